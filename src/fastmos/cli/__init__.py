@@ -1,0 +1,81 @@
+"""The command line: find the command, let tyro parse its signature, call it, say what went wrong in one sentence.
+
+A command is a function of a module in this package. Those modules import torch and the rooms inside their functions, so
+that help is quick.
+"""
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Callable
+
+import tyro
+
+from fastmos import __version__
+from fastmos.errors import InputError
+
+# Command -> (its module, its function, what it does).
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "doctor": ("head", "doctor", "versions, devices and a self-check of the loss, ready to paste into a bug report"),
+    "demo": ("head", "demo", "fit a high-rank task with one softmax, a mixture of contexts and a mixture of softmaxes"),
+    "bench head": ("bench", "head", "time and memory of the loss beside the formulas in use"),
+    "bench codings": ("bench", "codings", "speed of the codings beside subword-nmt and sentencepiece"),
+    "bench assignment": ("bench", "assignment", "speed and cost of the table solvers beside scipy"),
+    "codes learn": ("codes", "learn", "learn a word, BPE or table coding from text"),
+    "codes apply": ("codes", "apply", "text to codes, as a filter"),
+    "codes undo": ("codes", "undo", "codes to text, as a filter"),
+    "codes show": ("codes", "show", "look into a coding"),
+}
+
+
+def main() -> None:
+    """Entry point of `fastmos`."""
+    try:
+        _dispatch(sys.argv[1:])
+        sys.stdout.flush()  # a closed pipe shows here, not in the interpreter's last breath
+    except InputError as error:
+        print(f"fastmos: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)  # as if ended by SIGPIPE
+    except KeyboardInterrupt:
+        print("fastmos: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except OSError as error:
+        if error.filename is None and error.errno is None:
+            raise
+        place = f"{error.filename}: " if error.filename else ""
+        print(f"fastmos: {place}{error.strerror}", file=sys.stderr)
+        sys.exit(2)
+
+
+def _dispatch(words: list[str]) -> None:
+    if words == ["--version"]:
+        print(f"fastmos {__version__}")
+        return
+    for length in (2, 1):
+        name = " ".join(words[:length])
+        if len(words) >= length and name in COMMANDS:
+            module, function, _ = COMMANDS[name]
+            command = getattr(importlib.import_module(f"fastmos.cli.{module}"), function)
+            _run(command, name, words[length:])
+            return
+    group = " ".join(word for word in words[:1] if not word.startswith("-"))
+    listed = {name: about for name, (_, _, about) in COMMANDS.items() if not group or name.startswith(f"{group} ")}
+    if not listed or (words[len(group.split()) :] not in ([], ["-h"], ["--help"])):
+        asked = " ".join(words[:2])
+        near = difflib.get_close_matches(asked, COMMANDS, n=1) or difflib.get_close_matches(words[0], COMMANDS, n=1)
+        raise InputError(f"no command '{asked}'" + (f"; did you mean '{near[0]}'?" if near else "; see fastmos --help"))
+    print("usage: fastmos COMMAND ... (fastmos COMMAND --help says more)\n")
+    for name, about in listed.items():
+        print(f"  {name:18} {about}")
+
+
+def _run(command: Callable[..., None], name: str, arguments: list[str]) -> None:
+    """Call a command with its arguments parsed by its signature; one that takes `arguments` reads them itself."""
+    if list(command.__annotations__) == ["arguments", "return"]:
+        command(arguments)
+    else:
+        tyro.cli(command, prog=f"fastmos {name}", args=arguments)

@@ -1,0 +1,135 @@
+"""Files: text in (plain, gzip, standard input), results out (whole or not at all), and who made them."""
+
+import datetime
+import gzip
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from fastmos.errors import InputError
+
+
+def read_lines(path: Path | str) -> Iterator[str]:
+    """Lines of a UTF-8 file without their ends; `-` is standard input, and gzip is known by its first two bytes."""
+    name = "standard input" if str(path) == "-" else str(path)
+    with _open_binary(path) as stream:
+        try:
+            for number, raw in enumerate(stream, 1):
+                try:
+                    line = raw.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    raise InputError(f"{name}, line {number}: not UTF-8 ({error.reason}); convert the file") from None
+                yield line.removesuffix("\n").removesuffix("\r")
+        except (gzip.BadGzipFile, EOFError) as error:
+            raise InputError(f"{name}: damaged gzip file ({error}); fetch it again") from None
+
+
+@contextmanager
+def _open_binary(path: Path | str) -> Iterator[IO[bytes]]:
+    if str(path) == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        file = open(path, "rb")  # noqa: SIM115 (closed below, or wrapped)
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except IsADirectoryError:
+        raise InputError(f"{path}: is a folder; give a file") from None
+    with file:
+        magic = file.read(2)
+        file.seek(0)
+        if magic == b"\x1f\x8b":
+            with gzip.open(file) as unzipped:
+                yield unzipped  # type: ignore[misc]  # GzipFile reads like any binary stream
+        else:
+            yield file
+
+
+@contextmanager
+def written_whole(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
+    """A file that appears under its name only when complete: written aside, flushed to disk, renamed."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with open(aside, mode, encoding=None if "b" in mode else "utf-8", newline=None if "b" in mode else "") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(aside, path)
+        _sync_folder(path.parent)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename last through a power cut (POSIX; elsewhere the rename alone must do)."""
+    if os.name == "posix":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def read_json(path: Path | str) -> Any:
+    """The JSON value of a file, or a sentence about what is wrong with it."""
+    try:
+        return json.loads("\n".join(read_lines(path)))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}: not valid JSON (line {error.lineno}: {error.msg}); is it the right file?") from None
+
+
+def write_json(path: Path | str, value: Any) -> None:
+    """Write indented JSON, whole or not at all."""
+    with written_whole(path) as file:
+        json.dump(value, file, ensure_ascii=False, indent=1)
+        file.write("\n")
+
+
+def provenance(seed: int) -> dict[str, Any]:
+    """What a figure needs beside it to be trusted: command, date, machine, versions, commit, seed."""
+    import numpy
+    import torch
+
+    return {
+        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": _machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": numpy.__version__,
+        "commit": _commit(),
+        "seed": seed,
+    }
+
+
+def _machine() -> str:
+    try:
+        with open("/proc/cpuinfo") as file:
+            return next(line.split(":", 1)[1].strip() for line in file if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _commit() -> str:
+    """The commit of the source tree that runs, marked `+` if it has uncommitted changes; empty outside a checkout."""
+    root = Path(__file__).resolve().parents[2]
+    if not (root / ".git").exists():
+        return ""
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(root), *words], capture_output=True, text=True, check=False
+        ).stdout.strip()
+
+    changed = git("status", "--porcelain", "--untracked-files=no")
+    return git("rev-parse", "--short", "HEAD") + ("+" if changed else "")
