@@ -1,0 +1,70 @@
+"""Reading text and writing files whole."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from fastmos.errors import InputError
+from fastmos.files import read_json, read_lines, write_json, written_whole
+
+
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        (b"", []),
+        (b"a\nb\n", ["a", "b"]),
+        (b"a\nb", ["a", "b"]),
+        (b"a\r\n\nb\n", ["a", "", "b"]),
+        ("ä\u2028b\x0bc\x85d\n".encode(), ["ä\u2028b\x0bc\x85d"]),  # only \n ends a line
+    ],
+    ids=["empty", "two", "no-end", "dos", "unicode-breaks"],
+)
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_lines_of_plain_and_gzip_files(tmp_path: Path, content: bytes, lines: list[str], packed: bool) -> None:
+    file = tmp_path / "text"
+    file.write_bytes(gzip.compress(content, mtime=0) if packed else content)
+    assert list(read_lines(file)) == lines
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"fine\n\xff\n", "line 2: not UTF-8"),
+        (gzip.compress(b"a line\n" * 1000, mtime=0)[:-20], "damaged gzip file"),
+    ],
+    ids=["utf8", "gzip"],
+)
+def test_damaged_text_is_named(tmp_path: Path, content: bytes, said: str) -> None:
+    file = tmp_path / "text"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=said) as caught:
+        list(read_lines(file))
+    assert str(file) in str(caught.value)
+
+
+def test_missing_file_and_folder_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no such file"):
+        list(read_lines(tmp_path / "absent"))
+    with pytest.raises(InputError, match="is a folder"):
+        list(read_lines(tmp_path))
+
+
+def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "new" / "result"
+    with written_whole(file) as stream:
+        stream.write("first")
+    with pytest.raises(RuntimeError), written_whole(file) as stream:
+        stream.write("second, cut")
+        raise RuntimeError
+    assert file.read_text() == "first"
+    assert list(file.parent.iterdir()) == [file]  # nothing left aside
+
+
+def test_json_round_trip_and_damage(tmp_path: Path) -> None:
+    file = tmp_path / "value.json"
+    write_json(file, {"wörter": [1, 2.5, None]})
+    assert read_json(file) == {"wörter": [1, 2.5, None]}
+    file.write_text('{"a": 1,')
+    with pytest.raises(InputError, match="not valid JSON"):
+        read_json(file)
