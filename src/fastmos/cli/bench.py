@@ -1,0 +1,15 @@
+"""`fastmos bench ...`: measure this machine; ratios within one run are what to compare."""
+
+from pathlib import Path
+
+
+def head(quick: bool = False, output: Path | None = None) -> None:
+    """Time and memory of the loss beside the formulas in use.
+
+    Args:
+        quick: Two small shapes, within a minute.
+        output: Write the figures here as JSON, and a plot beside it as PNG.
+    """
+    from fastmos.bench import head as bench
+
+    bench.run(quick, output)
