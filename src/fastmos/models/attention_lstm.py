@@ -1,0 +1,104 @@
+"""LSTM encoder and decoder with dot-product attention: the translation model of the paper's IWSLT experiments."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from fastmos.errors import InputError
+from fastmos.models.generator import PAD, Batch
+
+
+class AttentionState(NamedTuple):
+    """The encoded sentences, and where the decoder stands in each row."""
+
+    memory: Tensor  # [B, S, D] encoder outputs, once a sentence
+    padding: Tensor  # [B, 1, S] 0 at source codes, -inf at padding: added to the attention scores
+    hidden: Tensor  # [layers, N, D]
+    cell: Tensor  # [layers, N, D]
+    fed: Tensor | None  # [N, D] the last g, for input feeding
+
+
+class AttentionLSTM(nn.Module):
+    """g = tanh(W [hidden; context]), the context being the encoder outputs weighted by softmax(hidden . outputs)."""
+
+    def __init__(
+        self,
+        source_codes: int,
+        target_codes: int,
+        *,
+        width: int = 256,
+        embedding: int | None = None,
+        layers: int = 1,
+        dropout: float = 0.3,
+        embedding_dropout: float = 0.0,
+        input_feeding: bool = False,
+    ) -> None:
+        super().__init__()
+        if width % 2:
+            raise InputError(f"width {width} is odd; the encoder needs half of it for each direction")
+        embedding = embedding or width
+        between = dropout if layers > 1 else 0.0
+        self.width, self.dropout, self.embedding_dropout = width, dropout, embedding_dropout
+        self.input_feeding = input_feeding
+        self.source_embedding = nn.Embedding(source_codes, embedding)
+        self.encoder = nn.LSTM(embedding, width // 2, layers, batch_first=True, dropout=between, bidirectional=True)
+        self.embedding = nn.Embedding(target_codes, embedding)
+        fed = width if input_feeding else 0
+        self.decoder = nn.LSTM(embedding + fed, width, layers, batch_first=True, dropout=between)
+        self.combine = nn.Linear(2 * width, width, bias=False)
+
+    def forward(self, batch: Batch, state: None = None) -> tuple[Tensor, None]:
+        start = self.start(batch)
+        embedded = self._embed(self.embedding, batch.inputs)  # [B, T, E]
+        if not self.input_feeding:
+            return self._decode(embedded, start)[0], None
+        steps = []
+        for time in range(embedded.shape[1]):
+            g, start = self._decode(embedded[:, time : time + 1], start)  # [B, 1, D]
+            steps.append(g)
+        return torch.cat(steps, 1), None  # [B, T, D]
+
+    def start(self, batch: Batch) -> AttentionState:
+        """Encode the sources; the encoder's final states, both directions side by side, start the decoder."""
+        assert batch.source is not None, "this model translates: its batches need a source"
+        real = batch.source != PAD  # [B, S]
+        embedded = self._embed(self.source_embedding, batch.source)
+        # Packed, because the backward direction must start at each sentence's last code, not in its padding.
+        packed = pack_padded_sequence(embedded, real.sum(1).cpu(), batch_first=True, enforce_sorted=False)
+        outputs, final = self.encoder(packed)
+        memory, _ = pad_packed_sequence(outputs, batch_first=True, total_length=real.shape[1])  # [B, S, D]
+        padding = memory.new_zeros(real.shape).masked_fill_(~real, -torch.inf)[:, None]
+        hidden, cell = (part.unflatten(0, (-1, 2)).transpose(1, 2).flatten(2) for part in final)  # [layers, B, D]
+        return AttentionState(
+            memory, padding, hidden, cell, torch.zeros_like(hidden[0]) if self.input_feeding else None
+        )
+
+    def step(self, codes: Tensor, state: AttentionState) -> tuple[Tensor, AttentionState]:
+        g, state = self._decode(self._embed(self.embedding, codes[:, None]), state)  # [N, 1, D]
+        return g[:, 0], state
+
+    def _decode(self, embedded: Tensor, state: AttentionState) -> tuple[Tensor, AttentionState]:
+        """Read embedded codes [N, T, E] from a state on (one at a time with input feeding, T = 1)."""
+        if state.fed is not None:
+            embedded = torch.cat([embedded, state.fed[:, None]], 2)
+        hidden, (last, cell) = self.decoder(embedded, (state.hidden.contiguous(), state.cell.contiguous()))  # [N, T, D]
+        query = hidden.reshape(len(state.memory), -1, self.width)  # [B, N/B T, D] the rows of a sentence share a memory
+        scores = torch.baddbmm(state.padding, query, state.memory.transpose(1, 2))  # [B, N/B T, S]
+        context = torch.bmm(scores.softmax(2), state.memory).view_as(hidden)  # [N, T, D]
+        g = torch.tanh(self.combine(torch.cat([hidden, context], 2)))
+        g = F.dropout(g, self.dropout, self.training)  # [N, T, D]
+        fed = None if state.fed is None else g[:, -1]
+        return g, AttentionState(state.memory, state.padding, last, cell, fed)
+
+    def _embed(self, embedding: nn.Module, codes: Tensor) -> Tensor:
+        return F.dropout(embedding(codes), self.embedding_dropout, self.training)
+
+    def reorder(self, state: AttentionState, rows: Tensor, sentences: Tensor | None = None) -> AttentionState:
+        memory, padding = state.memory, state.padding
+        if sentences is not None:
+            memory, padding = memory.index_select(0, sentences), padding.index_select(0, sentences)
+        hidden, cell = state.hidden.index_select(1, rows), state.cell.index_select(1, rows)
+        return AttentionState(memory, padding, hidden, cell, None if state.fed is None else state.fed[rows])

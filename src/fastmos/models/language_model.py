@@ -1,0 +1,47 @@
+"""An LSTM language model, for sentences or for contiguous text whose state is carried from batch to batch."""
+
+from typing import NamedTuple
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fastmos.models.generator import Batch
+
+
+class LSTMState(NamedTuple):
+    """Where an LSTM stands in its text."""
+
+    hidden: Tensor  # [layers, N, D]
+    cell: Tensor  # [layers, N, D]
+
+
+class LanguageModel(nn.Module):
+    """Embedding, LSTM, dropout."""
+
+    def __init__(
+        self, codes: int, *, width: int = 256, embedding: int | None = None, layers: int = 1, dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.width, self.layers, self.dropout = width, layers, dropout
+        self.embedding = nn.Embedding(codes, embedding or width)
+        self.lstm = nn.LSTM(embedding or width, width, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
+
+    def forward(self, batch: Batch, state: LSTMState | None = None) -> tuple[Tensor, LSTMState]:
+        hidden, after = self._read(batch.inputs, None if batch.fresh else state)
+        return hidden, LSTMState(*(part.detach() for part in after))  # the gradient ends where the batch does
+
+    def _read(self, codes: Tensor, state: LSTMState | None) -> tuple[Tensor, LSTMState]:
+        embedded = F.dropout(self.embedding(codes), self.dropout, self.training)  # [B, T, E]
+        hidden, after = self.lstm(embedded, state)  # [B, T, D]
+        return F.dropout(hidden, self.dropout, self.training), LSTMState(*after)
+
+    def start(self, batch: Batch) -> LSTMState:
+        zeros = self.embedding.weight.new_zeros(self.layers, len(batch), self.width)
+        return LSTMState(zeros, zeros)
+
+    def step(self, codes: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
+        hidden, state = self._read(codes[:, None], state)  # [N, 1, D]
+        return hidden[:, 0], state
+
+    def reorder(self, state: LSTMState, rows: Tensor, sentences: Tensor | None = None) -> LSTMState:
+        return LSTMState(*(part.index_select(1, rows) for part in state))

@@ -1,0 +1,222 @@
+"""The Transformer (Vaswani et al. 2017), with the norm after each sub-layer as there, or before it.
+
+One `Attention` serves encoder, decoder and cache: its keys and values are computed apart from its queries, so they can
+be of the same text, of the source, or of what was read in steps before.
+"""
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fastmos.errors import InputError
+from fastmos.models.generator import PAD, Batch
+
+Norm = Literal["post", "pre"]
+FIRST_SLOTS = 64  # of a cache, which doubles when full
+
+
+class Attention(nn.Module):
+    """Queries of one text attend to keys and values of another, in several heads."""
+
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+
+    def keys_values(self, x: Tensor) -> Tensor:
+        pairs: Tensor = self.key_value(x).unflatten(2, (2, self.heads, -1))  # [B, S, 2, H, D/H]
+        return pairs.permute(2, 0, 3, 1, 4)  # [2, B, H, S, D/H]
+
+    def forward(self, x: Tensor, keys_values: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        query = self.query(x).unflatten(2, (self.heads, -1)).transpose(1, 2)  # [B, H, T, D/H]
+        keys, values = keys_values
+        dropout = self.dropout if self.training else 0.0
+        read = F.scaled_dot_product_attention(query, keys, values, mask, dropout, causal)  # [B, H, T, D/H]
+        return self.out(read.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]  # [B, T, D]
+
+
+class Slots(NamedTuple):
+    """One layer's part of a cache, of which the first `used` slots are filled."""
+
+    keys_values: Tensor  # [2, B, H, C, D/H]
+    used: int
+
+    def append(self, new: Tensor) -> Tensor:
+        """Fill the next slots, and give all filled ones."""
+        end = self.used + new.shape[3]
+        self.keys_values[:, :, :, self.used : end] = new
+        return self.keys_values[:, :, :, :end]
+
+
+class Layer(nn.Module):
+    """Self-attention and feed-forward, each with its residual and norm; a decoder's attends to the source between."""
+
+    def __init__(
+        self, width: int, inner: int, heads: int, dropout: float, inner_dropout: float, norm: Norm, sublayers: int = 2
+    ) -> None:
+        super().__init__()
+        self.norm, self.dropout, self.inner_dropout = norm, dropout, inner_dropout
+        self.own = Attention(width, heads, inner_dropout)
+        self.wide, self.narrow = nn.Linear(width, inner), nn.Linear(inner, width)
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(sublayers))
+
+    def before(self, x: Tensor, sublayer: int) -> Tensor:
+        return self.norms[sublayer](x) if self.norm == "pre" else x
+
+    def after(self, x: Tensor, change: Tensor, sublayer: int) -> Tensor:
+        x = x + F.dropout(change, self.dropout, self.training)
+        return self.norms[sublayer](x) if self.norm == "post" else x
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        inner = F.dropout(torch.relu(self.wide(self.before(x, -1))), self.inner_dropout, self.training)
+        return self.after(x, self.narrow(inner), -1)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        y = self.before(x, 0)  # [B, S, D]
+        return self.feed_forward(self.after(x, self.own(y, self.own.keys_values(y), mask), 0))
+
+
+class DecoderLayer(Layer):
+    """Reads a whole text x [B, T, D] at once, or the next code of each row with the cached past it may see."""
+
+    def __init__(self, width: int, inner: int, heads: int, dropout: float, inner_dropout: float, norm: Norm) -> None:
+        super().__init__(width, inner, heads, dropout, inner_dropout, norm, sublayers=3)
+        self.source = Attention(width, heads, inner_dropout)
+
+    def forward(  # type: ignore[override]
+        self, x: Tensor, source: Tensor, source_mask: Tensor, past: Slots | None = None, mine: Tensor | None = None
+    ) -> Tensor:
+        y = self.before(x, 0)
+        keys_values = self.own.keys_values(y)
+        if past is None:
+            x = self.after(x, self.own(y, keys_values, causal=True), 0)
+        else:
+            x = self.after(x, self.own(y, past.append(keys_values), mine), 0)
+        x = self.after(x, self.source(self.before(x, 1), source, source_mask), 1)
+        return self.feed_forward(x)
+
+
+class TransformerState(NamedTuple):
+    """The encoded sentences, and the keys and values of all codes any of their rows has read.
+
+    Beams share a past, and change places at every step. So rows never copy theirs: all rows of a sentence write into
+    one cache, and `mine` marks the slots of each row's own past.
+    """
+
+    source: Tensor  # [layers, 2, B, H, S, D/H]
+    source_mask: Tensor  # [B, 1, 1, S] True at source codes
+    cache: Tensor  # [layers, 2, B, H, C, D/H], C >= used
+    mine: Tensor  # [N, used]
+    position: int
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder with `layers` each. Base: 512, 2048, 8 heads, 6 layers; big: 1024, 4096, 16, 6."""
+
+    def __init__(
+        self,
+        source_codes: int,
+        target_codes: int,
+        *,
+        width: int = 512,
+        inner: int = 2048,
+        heads: int = 8,
+        layers: int = 6,
+        dropout: float = 0.1,
+        inner_dropout: float = 0.0,
+        norm: Norm = "post",
+        share_embeddings: bool = False,
+    ) -> None:
+        super().__init__()
+        if width % (2 * heads):
+            raise InputError(f"width {width} must be a multiple of twice the number of heads ({heads})")
+        if norm not in ("post", "pre"):
+            raise InputError(f"norm must be 'post' or 'pre', not {norm!r}")
+        if share_embeddings and source_codes != target_codes:
+            raise InputError(
+                f"embeddings can be shared by one coding only, not by {source_codes} and {target_codes} codes"
+            )
+        self.width, self.heads, self.layers, self.dropout = width, heads, layers, dropout
+        self.embedding = nn.Embedding(target_codes, width)
+        self.source_embedding = self.embedding if share_embeddings else nn.Embedding(source_codes, width)
+
+        sizes = (width, inner, heads, dropout, inner_dropout, norm)
+        self.encoder = nn.ModuleList(Layer(*sizes) for _ in range(layers))
+        self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(layers))
+        pre = norm == "pre"  # a sum of sub-layers needs a norm at its end
+        self.encoder_norm: nn.Module = nn.LayerNorm(width) if pre else nn.Identity()
+        self.decoder_norm: nn.Module = nn.LayerNorm(width) if pre else nn.Identity()
+        self._initialise()
+
+    def _initialise(self) -> None:
+        for module in self.modules():
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+            elif isinstance(module, nn.Embedding):
+                nn.init.normal_(module.weight, std=self.width**-0.5)
+
+    def forward(self, batch: Batch, state: None = None) -> tuple[Tensor, None]:
+        memory, source_mask = self._encode(batch)  # [B, S, D]
+        x = self._embed(self.embedding, batch.inputs)  # [B, T, D]
+        for layer in self._decoder():
+            x = layer(x, layer.source.keys_values(memory), source_mask)
+        return self.decoder_norm(x), None
+
+    def start(self, batch: Batch) -> TransformerState:
+        memory, source_mask = self._encode(batch)
+        source = torch.stack([layer.source.keys_values(memory) for layer in self._decoder()])
+        shape = (self.layers, 2, len(memory), self.heads, FIRST_SLOTS, self.width // self.heads)
+        mine = source_mask.new_zeros(len(memory), 0)
+        return TransformerState(source, source_mask, memory.new_zeros(shape), mine, 0)
+
+    def step(self, codes: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+        source, source_mask, cache, mine, position = state
+        sentences, rows = source.shape[2], len(codes) // source.shape[2]  # rows of each sentence
+        used = mine.shape[1]
+        while used + rows > cache.shape[4]:
+            cache = torch.cat([cache, torch.zeros_like(cache)], 4)
+        self_slot = torch.eye(rows, dtype=torch.bool, device=codes.device).repeat(sentences, 1)
+        mine = torch.cat([mine, self_slot], 1)  # [N, used + rows]
+        mask = mine.view(sentences, 1, rows, -1)
+        x = self._embed(self.embedding, codes.view(sentences, rows), position)  # [B, rows, D]
+        for index, layer in enumerate(self._decoder()):
+            x = layer(x, source[index], source_mask, Slots(cache[index], used), mask)
+        return self.decoder_norm(x).flatten(0, 1), TransformerState(source, source_mask, cache, mine, position + 1)
+
+    def reorder(self, state: TransformerState, rows: Tensor, sentences: Tensor | None = None) -> TransformerState:
+        source, source_mask, cache, mine, position = state
+        if sentences is not None:
+            source, cache = source.index_select(2, sentences), cache.index_select(2, sentences)
+            source_mask = source_mask.index_select(0, sentences)
+        return TransformerState(source, source_mask, cache, mine.index_select(0, rows), position)
+
+    def _encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        assert batch.source is not None, "this model translates: its batches need a source"
+        mask = (batch.source != PAD)[:, None, None]  # [B, 1, 1, S]
+        x = self._embed(self.source_embedding, batch.source)  # [B, S, D]
+        for layer in self.encoder:
+            x = layer(x, mask)
+        return self.encoder_norm(x), mask
+
+    def _decoder(self) -> list[DecoderLayer]:
+        return list(self.decoder)  # type: ignore[arg-type]
+
+    def _embed(self, embedding: nn.Module, codes: Tensor, position: int | None = None) -> Tensor:
+        """Embedded codes [B, T] at positions 0..T-1, or all at one position."""
+        first, last = (0, codes.shape[1]) if position is None else (position, position + 1)
+        x = embedding(codes) * math.sqrt(self.width)
+        x = x + sinusoids(torch.arange(first, last, device=codes.device), self.width).to(x.dtype)
+        return F.dropout(x, self.dropout, self.training)
+
+
+def sinusoids(positions: Tensor, width: int) -> Tensor:
+    """Positions [T] as sines and cosines of wavelengths from 2 pi to 20,000 pi [T, width]."""
+    rates = torch.exp(torch.arange(width // 2, device=positions.device) * (-math.log(10_000.0) / (width // 2)))
+    angles = positions[:, None] * rates  # [T, width/2]
+    return torch.cat([angles.sin(), angles.cos()], 1)

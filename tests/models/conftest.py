@@ -1,0 +1,34 @@
+"""Small batches of random codes, for the tests of all models."""
+
+from collections.abc import Callable
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+
+CODES = 11
+
+
+def padded(lines: list[Tensor]) -> Tensor:
+    return torch.nn.utils.rnn.pad_sequence(lines, batch_first=True)
+
+
+class TinyBatch(SimpleNamespace):
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+
+def random_batch(lengths: list[tuple[int, int]], seed: int = 0) -> TinyBatch:
+    """A batch of lines with the given numbers of source and target codes, eos not counted."""
+    draw = torch.Generator().manual_seed(seed)
+    bos, eos = torch.tensor([1]), torch.tensor([2])
+    sources = [torch.cat([torch.randint(3, CODES, (s,), generator=draw), eos]) for s, _ in lengths]
+    targets = [torch.cat([torch.randint(3, CODES, (t,), generator=draw), eos]) for _, t in lengths]
+    inputs = [torch.cat([bos, target[:-1]]) for target in targets]
+    return TinyBatch(inputs=padded(inputs), target=padded(targets), source=padded(sources), fresh=True)
+
+
+@pytest.fixture
+def make_batch() -> Callable[..., TinyBatch]:
+    return random_batch

@@ -1,0 +1,102 @@
+"""What holds for every model: steps agree with the whole, rows are independent, padding has no influence."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from fastmos.heads import HEADS
+from fastmos.models import AttentionLSTM, Generator, LanguageModel, Transformer, uniform_
+
+CODES = 11
+LENGTHS = [(3, 5), (6, 2), (1, 4), (0, 0)]
+BODIES: dict[str, Callable[[], nn.Module]] = {
+    "language model": lambda: LanguageModel(CODES, width=8, embedding=6, layers=2, dropout=0.3),
+    "lstm": lambda: AttentionLSTM(CODES, CODES, width=8, embedding=6),
+    "lstm of two layers": lambda: AttentionLSTM(CODES, CODES, width=8, layers=2, embedding_dropout=0.2),
+    "lstm with input feeding": lambda: AttentionLSTM(CODES, CODES, width=8, layers=2, input_feeding=True),
+    "transformer": lambda: Transformer(CODES, CODES, width=8, inner=16, heads=2, layers=2, inner_dropout=0.1),
+    "pre-norm transformer": lambda: Transformer(
+        CODES, CODES, width=8, inner=16, heads=2, layers=2, norm="pre", share_embeddings=True
+    ),
+}
+every_body = pytest.mark.parametrize("body", list(BODIES))
+
+
+def make(body: str) -> Generator:
+    """In float64 and with weights that matter, so that only true equality passes."""
+    module = BODIES[body]()
+    head = HEADS["mos"](module.width, CODES, 3, width=5)  # type: ignore[arg-type]
+    generator = Generator(module, head).double().eval()
+    if isinstance(module, Transformer):
+        uniform_(generator.head, 0.5)
+    else:
+        uniform_(generator, 0.5)
+    return generator
+
+
+@every_body
+def test_steps_give_the_log_probabilities_of_the_whole(body: str, make_batch: Callable[..., Any]) -> None:
+    model, batch = make(body), make_batch(LENGTHS)
+    output, _ = model(batch)
+    state, nll = model.start(batch), []
+    for codes, target in zip(batch.inputs.T, batch.target.T, strict=True):
+        log_probs, state = model.step(codes, state)
+        torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(len(batch), dtype=torch.float64))
+        nll.append(-log_probs.gather(1, target[:, None])[:, 0])
+    real = batch.target != 0
+    torch.testing.assert_close(torch.stack(nll, 1)[real], output.nll[real].double(), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(output.loss.detach(), output.nll.sum())
+    assert output.tokens == real.sum() == sum(t + 1 for _, t in LENGTHS)
+
+
+@every_body
+def test_a_line_does_not_feel_its_batch_mates(body: str, make_batch: Callable[..., Any]) -> None:
+    model, batch = make(body), make_batch(LENGTHS)
+    together = model(batch)[0].nll
+    for line, (source, target) in enumerate(LENGTHS):
+        alone = make_batch([(1, 1)])
+        alone.source = batch.source[line : line + 1, : source + 1]
+        alone.inputs = batch.inputs[line : line + 1, : target + 1]
+        alone.target = batch.target[line : line + 1, : target + 1]
+        torch.testing.assert_close(model(alone)[0].nll[0], together[line, : target + 1], atol=1e-5, rtol=1e-5)
+
+
+def prefix_log_probs(model: Generator, batch: Any, line: int, prefix: Tensor) -> Tensor:
+    """What follows a prefix in one line, by feeding that prefix alone."""
+    state = model.start(batch)
+    for code in prefix:
+        log_probs, state = model.step(code.expand(len(batch)), state)
+    return log_probs[line]
+
+
+@every_body
+def test_rows_can_branch_move_and_leave(body: str, make_batch: Callable[..., Any]) -> None:
+    model, batch = make(body), make_batch([(3, 1), (6, 1), (2, 1)])
+    _, state = model.step(torch.tensor([1, 1, 1]), model.start(batch))
+    state = model.reorder(state, torch.tensor([0, 0, 1, 1, 2, 2]))  # two rows a line
+    _, state = model.step(torch.tensor([4, 5, 6, 7, 8, 9]), state)
+    state = model.reorder(state, torch.tensor([1, 1, 0, 3, 2, 2, 4, 5, 5]))  # three rows a line, mixed
+    _, state = model.step(torch.tensor([3, 4, 5, 6, 7, 8, 9, 3, 4]), state)
+    state = model.reorder(state, torch.tensor([2, 0, 8, 6]), torch.tensor([0, 2]))  # line 1 leaves, two rows stay
+    log_probs, _ = model.step(torch.tensor([10, 3, 4, 5]), state)
+    pasts = [(0, [1, 4, 5, 10]), (0, [1, 5, 3, 3]), (2, [1, 9, 4, 4]), (2, [1, 8, 9, 5])]
+    for row, (line, past) in enumerate(pasts):
+        torch.testing.assert_close(log_probs[row], prefix_log_probs(model, batch, line, torch.tensor(past)))
+
+
+@every_body
+def test_every_parameter_is_trained(body: str, make_batch: Callable[..., Any]) -> None:
+    model = make(body).train()
+    model(make_batch(LENGTHS))[0].loss.backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
+
+
+def test_uniform_reaches_every_parameter() -> None:
+    model = Generator(AttentionLSTM(CODES, CODES, width=32), HEADS["mos"](32, CODES, 2))
+    uniform_(model, 0.1)
+    for name, parameter in model.named_parameters():
+        assert parameter.abs().max() <= 0.1 and parameter.std() > 0.02, name
