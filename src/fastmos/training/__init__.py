@@ -1,1 +1,1 @@
-
+"""Training: config, loop, optimisers, checkpoints, and the run folder they leave."""

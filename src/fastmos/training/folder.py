@@ -1,0 +1,97 @@
+"""The run folder: what lies where, its format version, and who may write in it."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fastmos.errors import InputError
+from fastmos.files import read_json, write_json, written_whole
+from fastmos.training.checkpoints import Checkpoints
+from fastmos.training.config import Config, options, read_config, write_config
+
+FORMAT = 1
+# A run may be made longer; and its files may move, since their content is compared (see `state.py`).
+MAY_CHANGE = {"training.epochs", "training.patience", "data.cache"}
+PATHS = {f"data.{split}.{side}" for split in ("train", "valid", "test") for side in ("source", "target")}
+
+
+class RunFolder:
+    """Names of everything in a run folder.
+
+    run.json            format version, and the folder that data paths are relative to
+    config.yaml         the config with every value spelt out
+    source.json, target.json    the codings
+    model.safetensors   the best weights
+    checkpoints/        the best few and the last few
+    state.safetensors   all that is needed to go on: weights, optimiser, counters
+    log.jsonl           one JSON object a line: steps and validations
+    validation/         translations of the validation text, one file a validation
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.about = root / "run.json"
+        self.config = root / "config.yaml"
+        self.source = root / "source.json"
+        self.target = root / "target.json"
+        self.model = root / "model.safetensors"
+        self.state = root / "state.safetensors"
+        self.log = root / "log.jsonl"
+        self.validation = root / "validation"
+        self.cache = root / "cache"
+        self.checkpoints = Checkpoints(root / "checkpoints")
+
+    def read(self) -> tuple[Config, Path]:
+        """The run's config, and the folder its data paths are relative to."""
+        if not self.root.is_dir():
+            raise InputError(f"{self.root}: no such folder; give the folder that fastmos train made")
+        if not self.about.is_file():
+            raise InputError(f"{self.root}: not a run folder (it has no {self.about.name})")
+        about = read_json(self.about)
+        if not isinstance(about, dict) or about.get("format") != FORMAT:
+            found = about.get("format") if isinstance(about, dict) else None
+            raise InputError(f"{self.root}: run folder of format {found}, but this fastmos reads format {FORMAT}")
+        return read_config(self.config), Path(about["base"])
+
+    def begin(self, config: Config, base: Path) -> None:
+        """Make the folder for this config, or see that it was made for it."""
+        if self.about.exists():
+            before, _ = self.read()
+            _compare(self.root, before, config)
+        elif self.root.is_dir() and any(path.name != ".lock" for path in self.root.iterdir()):
+            raise InputError(f"{self.root}: not a run folder, and not empty; give another --folder")
+        with written_whole(self.config) as file:
+            file.write(write_config(config))
+        write_json(self.about, {"format": FORMAT, "base": str(base)})
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Let one training at a time into the folder, and clear away what a killed one left."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        with open(self.root / ".lock", "w") as file:  # closing it, or dying, unlocks
+            _lock(file.fileno(), self.root)
+            for folder in (self.root, self.validation, self.checkpoints.folder):
+                for left in folder.glob(".*.tmp"):
+                    left.unlink()
+            yield
+
+
+def _lock(handle: int, root: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # not POSIX: nothing to lock with
+        return
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise InputError(f"{root}: another process (not {os.getpid()}) trains in this folder; wait for it") from None
+    except OSError:  # a disk without locks
+        return
+
+
+def _compare(root: Path, before: Config, now: Config) -> None:
+    old, new = options(before), options(now)
+    for key in old:
+        if old[key] != new[key] and key not in MAY_CHANGE | PATHS:
+            raise InputError(f"{root}: was trained with {key} {old[key]}, not {new[key]}; give another --folder")
