@@ -73,8 +73,8 @@ def decoding_batch(source: Sequence[Sequence[int]]) -> Batch:
 class SentenceBatches:
     """Sentences, or pairs of them, in batches of similar length.
 
-    A step by `tokens` holds as many pairs as fit: rows x width <= tokens x world, where width is the longest side of all
-    its pairs with eos. So padding counts, only the longer side counts, and a rank's share is at most one row over
+    A step by `tokens` holds as many pairs as fit: rows x width <= tokens x world, where width is the longest side of
+    all its pairs with eos. So padding counts, only the longer side counts, and a rank's share is at most one row over
     `tokens`. A step by `sentences` holds sentences x world pairs (the last one what is left).
 
     Pairs with an empty side are dropped unless `keep_empty`; sides of more than `max_length` codes are cut ("truncate",
@@ -170,12 +170,14 @@ class SentenceBatches:
         if self.shuffle:
             random.shuffle(order)
         bounds = [np.zeros(1, np.int64)]
-        for begin in range(0, len(order), self._pool()):
-            pool = order[begin : begin + self._pool()]  # a view: sorted in place
+        size = self._pool()
+        for begin in range(0, len(order), size):
+            pool = order[begin : begin + size]  # a view: sorted in place
             sides = [side[pool] for side in self._lengths]
-            sort = np.lexsort(sides[::-1])  # by target, then source: both paddings stay small, and ties stay shuffled
+            widths = np.maximum.reduce(sides)
+            sort = np.lexsort([*sides[::-1], widths])  # by the width, then by target and source; ties stay shuffled
             pool[:] = pool[sort]
-            bounds.append(begin + self._cuts(np.maximum.reduce(sides)[sort]))
+            bounds.append(begin + self._cuts(widths[sort]))
         joined = np.concatenate(bounds)
         steps = np.arange(len(joined) - 1)
         if self.shuffle:
@@ -190,8 +192,7 @@ class SentenceBatches:
             size = self.sentences * self.world
         else:
             assert self.tokens is not None
-            mean = float(np.maximum.reduce([side.mean() for side in self._lengths]))
-            size = max(1, int(self.tokens * self.world / mean))
+            size = int(self.tokens * self.world / max(side.mean() for side in self._lengths))
         return size * max(POOL_BATCHES, -(-POOL_SENTENCES // size))
 
     def _cuts(self, widths: Array) -> Array:
@@ -202,8 +203,8 @@ class SentenceBatches:
         assert self.tokens is not None
         budget, begin, cuts = self.tokens * self.world, 0, []
         while begin < len(widths):
-            window = np.maximum.accumulate(widths[begin : begin + budget // int(widths[begin])])
-            cost = window * np.arange(1, len(window) + 1)  # rises with every row
+            window = widths[begin : begin + budget // int(widths[begin])]
+            cost = window * np.arange(1, len(window) + 1)  # rises, as the rows are sorted
             begin += int(np.searchsorted(cost, budget, side="right"))
             cuts.append(begin)
         return np.array(cuts)
