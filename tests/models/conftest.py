@@ -1,11 +1,12 @@
 """Small batches of random codes, for the tests of all models."""
 
 from collections.abc import Callable
-from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import Tensor
+
+from fastmos.data.batches import Batch
 
 CODES = 11
 
@@ -14,21 +15,16 @@ def padded(lines: list[Tensor]) -> Tensor:
     return torch.nn.utils.rnn.pad_sequence(lines, batch_first=True)
 
 
-class TinyBatch(SimpleNamespace):
-    def __len__(self) -> int:
-        return len(self.inputs)
-
-
-def random_batch(lengths: list[tuple[int, int]], seed: int = 0) -> TinyBatch:
+def random_batch(lengths: list[tuple[int, int]], seed: int = 0) -> Batch:
     """A batch of lines with the given numbers of source and target codes, eos not counted."""
     draw = torch.Generator().manual_seed(seed)
     bos, eos = torch.tensor([1]), torch.tensor([2])
     sources = [torch.cat([torch.randint(3, CODES, (s,), generator=draw), eos]) for s, _ in lengths]
     targets = [torch.cat([torch.randint(3, CODES, (t,), generator=draw), eos]) for _, t in lengths]
     inputs = [torch.cat([bos, target[:-1]]) for target in targets]
-    return TinyBatch(inputs=padded(inputs), target=padded(targets), source=padded(sources), fresh=True)
+    return Batch(padded(inputs), padded(targets), padded(sources), torch.arange(len(lengths)))
 
 
 @pytest.fixture
-def make_batch() -> Callable[..., TinyBatch]:
+def make_batch() -> Callable[..., Batch]:
     return random_batch

@@ -11,26 +11,14 @@ is kept once and not once a row. `rows` [M] picks rows; `sentences` [B'] says wh
 have left (None: all are still there). A state is used up by `step`: caches grow in place.
 """
 
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from fastmos.data.batches import PAD, Batch
 from fastmos.heads import HeadOutput
 from fastmos.heads.loss import Smoothing
-
-PAD = 0  # in every coding
-
-
-class Batch(Protocol):
-    """What a body reads of a batch (see `fastmos.data`)."""
-
-    inputs: Tensor  # [B, T] bos, then the target shifted right
-    target: Tensor  # [B, T] codes, eos, padding
-    source: Tensor | None  # [B, S] codes, eos, padding
-    fresh: bool  # False: goes on where the batch before ended
-
-    def __len__(self) -> int: ...
 
 
 class Generator(nn.Module):

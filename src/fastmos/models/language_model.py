@@ -5,7 +5,7 @@ from typing import NamedTuple
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastmos.models.generator import Batch
+from fastmos.data.batches import Batch
 
 
 class LSTMState(NamedTuple):

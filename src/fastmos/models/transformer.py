@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from fastmos.data.batches import PAD, Batch
 from fastmos.errors import InputError
-from fastmos.models.generator import PAD, Batch
 
 Norm = Literal["post", "pre"]
 FIRST_SLOTS = 64  # of a cache, which doubles when full
