@@ -78,8 +78,8 @@ class SentenceBatches:
     `tokens`. A step by `sentences` holds sentences x world pairs (the last one what is left).
 
     Pairs with an empty side are dropped unless `keep_empty`; sides of more than `max_length` codes are cut ("truncate",
-    perhaps inside a word) or their pairs dropped ("drop"). `len(...)` is the number of pairs kept, and `empty` and
-    `overlong` count the others.
+    perhaps inside a word) or their pairs dropped ("drop"). `len(...)` is the number of pairs kept, `left_out` of
+    those dropped; `empty` and `overlong` count what was found.
     """
 
     def __init__(
@@ -103,10 +103,10 @@ class SentenceBatches:
             raise InputError(f"tokens={tokens}, sentences={sentences}, max_length={max_length}: give positive numbers")
         if source is not None:
             check_pairs(source, target)
-        self.target, self.source = target, source
-        self.tokens, self.sentences = tokens, sentences
+        self.target, self.source, self.max_length = target, source, max_length
         self.seed, self.rank, self.world, self.shuffle = seed, rank, world, shuffle
-        self.max_length = max_length
+        self._rows = (sentences or 0) * world  # of a step, or
+        self._budget = (tokens or 0) * world
         self._select(overlong, keep_empty)
         self._plan: _Plan | None = None
 
@@ -119,16 +119,16 @@ class SentenceBatches:
         self.empty, self.overlong = int(empty.sum()), int((long & ~empty).sum())
         keep = ~empty if overlong == "truncate" else ~(empty | long)
         self._lines = np.flatnonzero(keep).astype(np.int32)  # [L] line numbers that take part
+        self.left_out = len(keep) - len(self._lines)
         if not len(self._lines):
             raise InputError(f"{self.target.name}: no line is left of {len(keep):,} (empty or too long)")
-        self._lengths = [
-            np.minimum(side, self.max_length or side.max())[keep] + 1 for side in lengths
-        ]  # [L], target first
-        widest = max(int(side.max()) for side in self._lengths)
-        if self.tokens is not None and widest > self.tokens:
+        limit = self.max_length or np.iinfo(np.int32).max - 1
+        self._lengths = [np.minimum(side[keep], limit) + 1 for side in lengths]  # [L] each, the target's first
+        widest, tokens = max(int(side.max()) for side in self._lengths), self._budget // self.world
+        if tokens and widest > tokens:
             raise InputError(
-                f"tokens={self.tokens:,} cannot hold the longest line of {self.target.name} or its partner "
-                f"({widest:,} codes with eos); raise it or set max_length"
+                f"tokens={tokens:,} cannot hold the longest line of {self.target.name} or its partner ({widest:,} codes "
+                "with eos); raise it or set max_length"
             )
 
     def __len__(self) -> int:
@@ -188,24 +188,18 @@ class SentenceBatches:
         """Sentences of a pool: whole batches where their size is known."""
         if not self.shuffle:
             return len(self)
-        if self.sentences is not None:
-            size = self.sentences * self.world
-        else:
-            assert self.tokens is not None
-            size = int(self.tokens * self.world / max(side.mean() for side in self._lengths))
-        return size * max(POOL_BATCHES, -(-POOL_SENTENCES // size))
+        rows = self._rows or int(self._budget / max(side.mean() for side in self._lengths))
+        return rows * max(POOL_BATCHES, -(-POOL_SENTENCES // rows))
 
     def _cuts(self, widths: Array) -> Array:
         """Where the batches of a sorted pool end, given the width of each row."""
-        if self.sentences is not None:
-            size = self.sentences * self.world
-            return np.append(np.arange(size, len(widths), size), len(widths))
-        assert self.tokens is not None
-        budget, begin, cuts = self.tokens * self.world, 0, []
+        if self._rows:
+            return np.append(np.arange(self._rows, len(widths), self._rows), len(widths))
+        begin, cuts = 0, []
         while begin < len(widths):
-            window = widths[begin : begin + budget // int(widths[begin])]
+            window = widths[begin : begin + self._budget // int(widths[begin])]
             cost = window * np.arange(1, len(window) + 1)  # rises, as the rows are sorted
-            begin += int(np.searchsorted(cost, budget, side="right"))
+            begin += int(np.searchsorted(cost, self._budget, side="right"))
             cuts.append(begin)
         return np.array(cuts)
 

@@ -208,7 +208,7 @@ def _encoded(
     chunks: Iterator[list[str]], saved: Path, coding: "Coding", dtype: np.dtype[Any], processes: int
 ) -> Generator[Chunk, None, None]:
     """The coded chunks in order: a short text here, a long one in a pool of processes."""
-    first = list(islice(chunks, POOL_FROM))
+    first = list(islice(chunks, POOL_FROM if processes > 1 else 0))
     if processes == 1 or len(first) < POOL_FROM:
         for lines in chain(first, chunks):
             yield _flatten(coding.encode_lines(lines), dtype)
