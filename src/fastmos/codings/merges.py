@@ -1,0 +1,154 @@
+"""Learning BPE merges (Sennrich et al., 2016) from word counts, and subword-nmt's files of them.
+
+The merges are those of subword-nmt: always the most frequent pair of neighbouring symbols, ties by the greatest pair of
+strings. So the result depends on nothing but the counts. Here the pairs wait in a heap, which makes learning quick.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
+from pathlib import Path
+from unicodedata import category
+
+from fastmos.errors import InputError
+from fastmos.files import read_lines
+
+END = "</w>"  # marks the symbol that ends a word
+VERSION_LINE = "#version: 0.2"
+Merge = tuple[str, str]
+
+
+def learn_merges(counts: Mapping[str, int], size: int) -> tuple[list[str], list[Merge]]:
+    """At most `size` pieces, each character's two forms first, and the merges that make the others.
+
+    Learning ends early when no pair occurs twice.
+    """
+    pieces = character_pieces(counts)
+    if size < len(pieces):
+        raise InputError(
+            f"{size:,} codes are too few: the {len(pieces) // 2:,} characters of the text, within words and at their "
+            f"ends, take {len(pieces):,}"
+        )
+    known, merges = set(pieces), []
+    pairs = _Pairs(counts)
+    while len(pieces) < size and (merge := pairs.merge_most_frequent()):
+        merges.append(merge)
+        made = "".join(merge)
+        if made not in known:  # two merges may make the same piece
+            known.add(made)
+            pieces.append(made)
+    return pieces, merges
+
+
+def merged_pieces(merges: Iterable[Merge]) -> list[str]:
+    """Every piece that takes part in a merge or comes out of one."""
+    return list(dict.fromkeys(piece for first, second in merges for piece in (first, second, first + second)))
+
+
+def character_pieces(words: Iterable[str]) -> list[str]:
+    """Every character in both its forms, so that any word of known characters can be spelt."""
+    characters = sorted(set().union(*words))
+    return [piece for character in characters for piece in (character, character + END)]
+
+
+class _Pairs:
+    """Words as lists of symbols, and how often each pair of neighbouring symbols occurs in them."""
+
+    def __init__(self, counts: Mapping[str, int]) -> None:
+        self.symbols: list[str] = []
+        self.order: list[tuple[int, ...]] = []  # sorts symbols from the greatest string to the least
+        self.alone: list[bool] = []  # is it white space or a control character?
+        self.number: dict[str, int] = {}
+        self.frequency = list(counts.values())
+        self.words = [[self._number(c) for c in word[:-1]] + [self._number(word[-1] + END)] for word in counts]
+        self.count: defaultdict[tuple[int, int], int] = defaultdict(int)
+        self.where: defaultdict[tuple[int, int], set[int]] = defaultdict(set)  # words that may hold the pair
+        for index, word in enumerate(self.words):
+            for pair in pairwise(word):
+                self.count[pair] += self.frequency[index]
+                self.where[pair].add(index)
+        self.heap = [self._entry(pair) for pair in self.count if self._may_merge(pair)]
+        heapq.heapify(self.heap)
+
+    def merge_most_frequent(self) -> Merge | None:
+        """Merge the most frequent pair everywhere and name it; None if no pair occurs twice."""
+        while self.heap:
+            entry = heapq.heappop(self.heap)
+            pair = entry[-1]
+            if self.count[pair] != -entry[0]:  # an old entry; a count that rose has an entry of its own
+                if 1 < self.count[pair] < -entry[0]:
+                    heapq.heappush(self.heap, self._entry(pair))
+            elif self.count[pair] < 2:
+                return None
+            else:
+                self._merge(pair)
+                return self.symbols[pair[0]], self.symbols[pair[1]]
+        return None
+
+    def _merge(self, pair: tuple[int, int]) -> None:
+        first, second = pair
+        made = self._number(self.symbols[first] + self.symbols[second])
+        change: defaultdict[tuple[int, int], int] = defaultdict(int)
+        for index in self.where.pop(pair):
+            old, new = self.words[index], []
+            position, last = 0, len(self.words[index]) - 1
+            while position <= last:
+                if old[position] == first and position < last and old[position + 1] == second:
+                    new.append(made)
+                    position += 2
+                else:
+                    new.append(old[position])
+                    position += 1
+            if len(new) == len(old):
+                continue
+            for neighbours in pairwise(old):
+                change[neighbours] -= self.frequency[index]
+            for neighbours in pairwise(new):
+                change[neighbours] += self.frequency[index]
+                self.where[neighbours].add(index)
+            self.words[index] = new
+        for neighbours, difference in change.items():
+            self.count[neighbours] += difference
+            if difference > 0 and self._may_merge(neighbours):
+                heapq.heappush(self.heap, self._entry(neighbours))
+
+    def _entry(self, pair: tuple[int, int]) -> tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, int]]:
+        return -self.count[pair], self.order[pair[0]], self.order[pair[1]], pair
+
+    def _may_merge(self, pair: tuple[int, int]) -> bool:
+        """White space and control characters stay alone, so that every line-based tool can read the merges; and no
+        piece within words may look like one that ends them."""
+        if self.alone[pair[0]] or self.alone[pair[1]]:
+            return False
+        first, second = self.symbols[pair[0]], self.symbols[pair[1]]
+        return second.endswith(END) or not (first + second).endswith(END)
+
+    def _number(self, symbol: str) -> int:
+        if symbol not in self.number:
+            self.number[symbol] = len(self.symbols)
+            self.symbols.append(symbol)
+            self.order.append((*(-ord(character) for character in symbol), 1))
+            self.alone.append(any(c.isspace() or category(c) == "Cc" for c in symbol))
+        return self.number[symbol]
+
+
+def read_merges(path: Path | str) -> list[Merge]:
+    """The merges of a subword-nmt codes file."""
+    lines = list(read_lines(path))
+    if not lines or lines[0].strip() != VERSION_LINE:
+        raise InputError(
+            f"{path}: not a subword-nmt codes file of version 0.2 (its first line must be '{VERSION_LINE}')"
+        )
+    return parse_merges(lines[1:], f"{path}, line", 2)
+
+
+def parse_merges(lines: list[str], place: str, first: int = 1) -> list[Merge]:
+    """Merges from lines of two symbols each; of equal ones the first counts."""
+    merges: dict[Merge, None] = {}
+    for number, line in enumerate(lines, first):
+        symbols = line.strip(" ").split(" ")
+        if len(symbols) != 2 or not all(symbols):
+            raise InputError(f"{place} {number}: a merge is two symbols with a space between; got {line!r}")
+        merges[symbols[0], symbols[1]] = None
+    return list(merges)

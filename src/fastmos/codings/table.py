@@ -1,0 +1,217 @@
+"""TableCoding: frequent words own a code each, every other word is a row code and a column code of a table.
+
+Kong et al. (2019), section "Encoding Words for Efficient MoS". A word takes two codes at most: 2 d codes of rows and
+columns already name d * d words, so a third code would lengthen every line and save few codes.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+
+from fastmos.codings.base import SPECIALS, UNK_TEXT, Coding, KnownWords, field
+from fastmos.codings.text import Text
+from fastmos.codings.words import check_words, vocabulary
+from fastmos.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+Cells = np.ndarray[Any, np.dtype[np.int64]]
+TABLES = ("frequency", "random")
+
+
+class TableCoding(Coding):
+    """Codes in this order: specials, frequent words, rows, columns. Word i of `table_words` has the cell
+    `cells[i] = row * columns + column`. Without frequent words this is LightRNN (Li et al., 2016).
+
+    Empty cells, stray columns and rows without a column are unk, as is every word outside the vocabulary.
+    """
+
+    kind: ClassVar[str] = "table"
+
+    def __init__(
+        self,
+        frequent: Sequence[str],
+        table_words: Sequence[str],
+        cells: Sequence[int] | Cells,
+        rows: int,
+        columns: int,
+        text: Text | None = None,
+    ) -> None:
+        self.frequent, self.table_words = list(frequent), list(table_words)
+        self.rows, self.columns = rows, columns
+        self.cells: Cells = np.array(cells, dtype=np.int64)  # [n]
+        self.text = text or Text()
+        self._check_bijection()
+        self._first_row = len(SPECIALS) + len(self.frequent)
+        self._first_column = self._first_row + rows
+        self.ends_word = np.ones(len(self), dtype=bool)
+        self.ends_word[self._first_row : self._first_column] = False
+        self._word_at = dict(zip(self.cells.tolist(), self.table_words, strict=True))
+        self._codes_of = KnownWords((word, (code,)) for code, word in enumerate(self.frequent, len(SPECIALS)))
+        for cell, word in self._word_at.items():
+            self._codes_of[word] = (self._first_row + cell // columns, self._first_column + cell % columns)
+        self._masks: dict[torch.device, tuple[torch.Tensor, torch.Tensor]] = {}
+
+    @classmethod
+    def learn(
+        cls,
+        lines: Iterable[str],
+        *,
+        size: int | None = None,
+        words: int | None = None,
+        min_count: int = 1,
+        frequent: int | None = None,
+        rows: int | None = None,
+        columns: int | None = None,
+        table: str = "frequency",
+        seed: int = 0,
+        text: Text | None = None,
+    ) -> Self:
+        """A static table over the `words` most frequent words that occur at least `min_count` times.
+
+        Rows and columns are ceil(sqrt(words)) unless given. The number of frequent words is what `size` codes leave
+        beside rows and columns, or `frequent`, or none. The table is filled row by row from the most frequent word
+        down (`frequency`), or at random by `seed` (`random`).
+        """
+        text = text or Text()
+        if table not in TABLES:
+            raise InputError(f"table is '{table}'; it must be one of {', '.join(TABLES)}")
+        known = vocabulary(lines, text, words, min_count)
+        frequent, rows, columns = table_sizes(words or len(known), size, frequent, rows, columns)
+        if len(known) <= frequent:
+            raise InputError(
+                f"the text gives {len(known):,} words, too few for {frequent:,} frequent ones and a table; "
+                "ask for fewer codes or give more text"
+            )
+        table_words = known[frequent:]
+        if len(table_words) > rows * columns:
+            raise InputError(
+                f"{len(table_words):,} words do not fit into {rows} x {columns} cells; "
+                "ask for fewer words or a larger table"
+            )
+        cells = np.arange(rows * columns)
+        if table == "random":
+            np.random.default_rng(seed).shuffle(cells)
+        return cls(known[:frequent], table_words, cells[: len(table_words)], rows, columns, text)
+
+    def with_cells(self, cells: Sequence[int] | Cells) -> Self:
+        """The same words and codes with the table words in other cells."""
+        return type(self)(self.frequent, self.table_words, cells, self.rows, self.columns, self.text)
+
+    def __len__(self) -> int:
+        return len(SPECIALS) + len(self.frequent) + self.rows + self.columns
+
+    def token(self, code: int) -> str:
+        if code < len(SPECIALS):
+            return SPECIALS[code]
+        if code < self._first_row:
+            return self.frequent[code - len(SPECIALS)]
+        if code < self._first_column:
+            return f"⟨row{code - self._first_row}⟩"
+        return f"⟨column{code - self._first_column}⟩"
+
+    def row_words(self, row: int) -> list[str | None]:
+        """The words of one row, column by column; None for an empty cell."""
+        start = row * self.columns
+        return [self._word_at.get(cell) for cell in range(start, start + self.columns)]
+
+    def _words(self, codes: list[int]) -> list[str]:
+        words = []
+        row: int | None = None  # a row that waits for its column
+        for code in codes:
+            is_column = code >= self._first_column
+            if is_column and row is not None:
+                words.append(self._word_at.get(row * self.columns + code - self._first_column, UNK_TEXT))
+                row = None
+                continue
+            if row is not None:
+                words.append(UNK_TEXT)
+            row = code - self._first_row if self._first_row <= code < self._first_column else None
+            if row is None:
+                words.append(UNK_TEXT if is_column else self.token(code))
+        return words if row is None else [*words, UNK_TEXT]
+
+    def allowed(self, codes: "torch.Tensor") -> "torch.Tensor":
+        """After a row: the columns of its filled cells. Elsewhere a word starts: frequent words, rows, unk and eos."""
+        import torch
+
+        starts, filled = self._masks_on(codes.device)
+        row = codes - self._first_row  # [N]
+        is_row = (row >= 0) & (row < self.rows)
+        allowed = starts & ~is_row[:, None]  # [N, V]
+        allowed[:, self._first_column :] = filled[torch.where(is_row, row, self.rows)]
+        return allowed
+
+    def _masks_on(self, device: "torch.device") -> "tuple[torch.Tensor, torch.Tensor]":
+        """What may start a word [V], and the filled cells [rows + 1, columns] with an empty row below; made once."""
+        import torch
+
+        if device not in self._masks:
+            filled = torch.zeros(self.rows * self.columns, dtype=torch.bool)
+            filled[torch.from_numpy(self.cells)] = True
+            filled = filled.view(self.rows, self.columns)
+            starts = torch.ones(len(self), dtype=torch.bool)
+            starts[[self.pad, self.bos]] = False
+            starts[self._first_row : self._first_column] = filled.any(dim=1)  # a row without words would lead nowhere
+            starts[self._first_column :] = False
+            filled = torch.cat([filled, torch.zeros(1, self.columns, dtype=torch.bool)])
+            self._masks[device] = starts.to(device), filled.to(device)
+        return self._masks[device]
+
+    def _check_bijection(self) -> None:
+        """Each word has one place and each place at most one word."""
+        if self.rows < 1 or self.columns < 1:
+            raise InputError(
+                f"a table of {self.rows} x {self.columns} cells holds no words; give at least one row and column"
+            )
+        check_words([*self.frequent, *self.table_words])
+        if self.cells.shape != (len(self.table_words),):
+            raise InputError(f"{len(self.table_words):,} table words need as many cells; given: {self.cells.shape}")
+        if len(self.cells) and not (self.cells.min() >= 0 and self.cells.max() < self.rows * self.columns):
+            raise InputError(f"a cell lies outside the table of {self.rows} x {self.columns}")
+        if len(np.unique(self.cells)) != len(self.cells):
+            raise InputError("two words share a cell of the table; a table must be a bijection")
+
+    def to_json(self) -> dict[str, Any]:
+        places = zip(
+            self.table_words, (self.cells // self.columns).tolist(), (self.cells % self.columns).tolist(), strict=True
+        )
+        return {
+            **self._header(),
+            "rows": self.rows,
+            "columns": self.columns,
+            "frequent": self.frequent,
+            "table": [list(place) for place in places],  # word, row, column
+        }
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Self:
+        rows, columns, places = field(value, "rows", int), field(value, "columns", int), field(value, "table", list)
+        for place in places:
+            if [type(item) for item in place] != [str, int, int] or not 0 <= place[2] < columns:
+                raise InputError(f"its field 'table' is damaged at {place}")
+        words, cells = [place[0] for place in places], [place[1] * columns + place[2] for place in places]
+        return cls(field(value, "frequent", str), words, cells, rows, columns, Text.from_json(value.get("text")))
+
+
+def table_sizes(
+    words: int, size: int | None, frequent: int | None, rows: int | None, columns: int | None
+) -> tuple[int, int, int]:
+    """Frequent words, rows and columns for a vocabulary of `words`, from those given and the rule for the others."""
+    side = math.isqrt(words - 1) + 1  # ceil(sqrt(words)), exactly
+    rows, columns = rows or side, columns or side
+    if size is not None and frequent is not None and size != frequent + rows + columns:
+        raise InputError(
+            f"{frequent} frequent words and a {rows} x {columns} table make {frequent + rows + columns} codes, "
+            f"not {size}; give one of the two"
+        )
+    if frequent is None:
+        frequent = 0 if size is None else size - rows - columns
+    if frequent < 0:
+        raise InputError(
+            f"{size} codes are too few for {rows} rows and {columns} columns; ask for at least {rows + columns}"
+        )
+    return frequent, rows, columns
