@@ -127,8 +127,8 @@ class SentenceBatches:
         widest, tokens = max(int(side.max()) for side in self._lengths), self._budget // self.world
         if tokens and widest > tokens:
             raise InputError(
-                f"tokens={tokens:,} cannot hold the longest line of {self.target.name} or its partner ({widest:,} codes "
-                "with eos); raise it or set max_length"
+                f"tokens={tokens:,} cannot hold the longest line of {self.target.name} or its partner ({widest:,} "
+                "codes with eos); raise it or set max_length"
             )
 
     def __len__(self) -> int:
