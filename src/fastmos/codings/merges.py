@@ -6,13 +6,14 @@ strings. So the result depends on nothing but the counts. Here the pairs wait in
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from unicodedata import category
 
 from fastmos.errors import InputError
 from fastmos.files import read_lines
+from fastmos.progress import progress
 
 END = "</w>"  # marks the symbol that ends a word
 VERSION_LINE = "#version: 0.2"
@@ -31,13 +32,15 @@ def learn_merges(counts: Mapping[str, int], size: int) -> tuple[list[str], list[
             f"ends, take {len(pieces):,}"
         )
     known, merges = set(pieces), []
-    pairs = _Pairs(counts)
-    while len(pieces) < size and (merge := pairs.merge_most_frequent()):
-        merges.append(merge)
-        made = "".join(merge)
-        if made not in known:  # two merges may make the same piece
-            known.add(made)
-            pieces.append(made)
+    if size > len(known):
+        for merge in progress(_Pairs(counts).merge_all(), "learning merges", size - len(known)):
+            merges.append(merge)
+            made = "".join(merge)
+            if made not in known:  # two merges may make the same piece
+                known.add(made)
+                pieces.append(made)
+            if len(pieces) == size:
+                break
     return pieces, merges
 
 
@@ -71,20 +74,16 @@ class _Pairs:
         self.heap = [self._entry(pair) for pair in self.count if self._may_merge(pair)]
         heapq.heapify(self.heap)
 
-    def merge_most_frequent(self) -> Merge | None:
-        """Merge the most frequent pair everywhere and name it; None if no pair occurs twice."""
+    def merge_all(self) -> Iterator[Merge]:
+        """Merge the most frequent pair everywhere, again and again until no pair occurs twice."""
         while self.heap:
             entry = heapq.heappop(self.heap)
-            pair = entry[-1]
-            if self.count[pair] != -entry[0]:  # an old entry; a count that rose has an entry of its own
-                if 1 < self.count[pair] < -entry[0]:
-                    heapq.heappush(self.heap, self._entry(pair))
-            elif self.count[pair] < 2:
-                return None
-            else:
+            pair, count = entry[-1], self.count[entry[-1]]
+            if count == -entry[0] > 1:
                 self._merge(pair)
-                return self.symbols[pair[0]], self.symbols[pair[1]]
-        return None
+                yield self.symbols[pair[0]], self.symbols[pair[1]]
+            elif 1 < count < -entry[0]:  # it fell since; had it risen, it would have an entry of its own
+                heapq.heappush(self.heap, self._entry(pair))
 
     def _merge(self, pair: tuple[int, int]) -> None:
         first, second = pair

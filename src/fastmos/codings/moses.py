@@ -1,8 +1,8 @@
 """Moses' tokenisation and its undoing (sacremoses), on all cores for many lines, and never twice for the same text.
 
 Lines are normalised as is usual for translation (Moses' punctuation normalisation), then tokenised with Moses'
-defaults, which escape `'`, `&` and their like. The other cores are reached through plain child processes, which read lines and
-write lines: they need no guarded main module and know nothing of the threads of this one.
+defaults, which escape `'`, `&` and their like. The other cores are reached through plain child processes, which read
+lines and write lines: they need no guarded main module and know nothing of the threads of this one.
 """
 
 import multiprocessing

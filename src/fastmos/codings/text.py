@@ -8,6 +8,7 @@ from typing import Any
 
 from fastmos.codings import moses
 from fastmos.errors import InputError
+from fastmos.progress import progress
 
 TOKENISE = ("none", "moses")
 LINES_AT_ONCE = 50_000
@@ -48,7 +49,7 @@ class Text:
     def count_words(self, lines: Iterable[str]) -> Counter[str]:
         """How often each word occurs; the lines are read in batches, so they need not fit into memory."""
         counts: Counter[str] = Counter()
-        for batch in batches(lines):
+        for batch in progress(batches(lines), f"counting words, batches of {LINES_AT_ONCE:,} lines"):
             counts.update(chain.from_iterable(self.split(batch)))
         if not counts:
             raise InputError("the text holds no words; give a text that is not empty")

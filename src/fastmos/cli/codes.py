@@ -1,0 +1,254 @@
+"""`fastmos codes ...`: learn a coding from text, apply and undo it as filters, look into it."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from random import Random
+from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
+
+from fastmos.errors import InputError
+from fastmos.files import read_lines, written_whole
+
+if TYPE_CHECKING:
+    from fastmos.codings import Coding
+
+Files = Positional[tuple[Path, ...]]
+Output = Annotated[Path | None, arg(aliases=["-o"])]
+
+# Options that only some kinds of coding know.
+OPTIONS = {
+    "words": {"size", "min_count"},
+    "bpe": {"size", "merges", "threshold"},
+    "table": {"size", "words", "min_count", "frequent", "rows", "columns", "table", "seed"},
+}
+
+
+def learn(
+    files: Files = (),
+    *,
+    output: Annotated[Path, arg(aliases=["-o"])],
+    kind: Literal["words", "bpe", "table"],
+    size: int | None = None,
+    min_count: int | None = None,
+    words: int | None = None,
+    table: Literal["frequency", "random"] | None = None,
+    seed: int | None = None,
+    frequent: int | None = None,
+    rows: int | None = None,
+    columns: int | None = None,
+    merges: Path | None = None,
+    threshold: int | None = None,
+    tokenise: Literal["none", "moses"] = "none",
+    language: str | None = None,
+    lowercase: bool = False,
+) -> None:
+    """Learn a coding from text (plain or gzip files, or standard input) and write it as one JSON file.
+
+    Args:
+        files: The text. Several files are read as one, which gives a joint coding.
+        output: The coding's file.
+        kind: words: a code for each word; bpe: pieces of words; table: frequent words own a code each, others share
+            row and column codes.
+        size: How many codes at most, beside the four special ones.
+        min_count: words, table: leave out words that occur less often.
+        words: table: how many words the vocabulary holds; all by default.
+        table: table: fill it by frequency (the default) or at random.
+        seed: table: of the random table; 0 by default.
+        frequent: table: how many words own a code, instead of size.
+        rows: table: how many rows, by default the square root of the number of words, rounded up.
+        columns: table: how many columns, likewise.
+        merges: bpe: take the merges from this coding or subword-nmt codes file, and learn only what pieces there are.
+        threshold: bpe: leave out pieces that occur less often; words are then spelt in smaller ones.
+        tokenise: none: the text is tokenised, words stand between spaces; moses: use Moses' rules, and undo them.
+        language: moses: the text's language, such as de.
+        lowercase: Lowercase the text.
+    """
+    from fastmos import codings
+
+    given: dict[str, Any] = {
+        "size": size,
+        "min_count": min_count,
+        "words": words,
+        "table": table,
+        "seed": seed,
+        "frequent": frequent,
+        "rows": rows,
+        "columns": columns,
+        "merges": merges,
+        "threshold": threshold,
+    }
+    given = {name: value for name, value in given.items() if value is not None}
+    for name in given:
+        if name not in OPTIONS[kind]:
+            kinds = " and ".join(kind for kind, names in OPTIONS.items() if name in names)
+            raise InputError(f"--{name.replace('_', '-')} is for {kinds} only; drop it or change --kind {kind}")
+    if merges is not None:
+        given["merges"] = _read_merges(merges)
+    text = codings.Text(tokenise, language, lowercase)
+    learners: dict[str, Callable[..., Coding]] = {
+        "words": codings.WordCoding.learn,
+        "bpe": codings.BPECoding.learn,
+        "table": codings.TableCoding.learn,
+    }
+    coding = learners[kind](_lines(files), text=text, **given)
+    coding.save(output)
+    print(f"{output}: {_summary(coding)}")
+
+
+def apply(
+    coding: Positional[Path],
+    files: Files = (),
+    *,
+    text: bool = False,
+    dropout: float = 0.0,
+    seed: int = 0,
+    output: Output = None,
+) -> None:
+    """Text to codes: numbers with spaces between them, a line for each line.
+
+    Args:
+        coding: A coding's file.
+        files: The text, plain or gzip; standard input by default.
+        text: Write readable pieces instead of numbers; for BPE as subword-nmt does, with @@.
+        dropout: bpe: leave out each merge with this probability (BPE-dropout, for training text only).
+        seed: Of the dropout.
+        output: Write to this file instead of standard output.
+    """
+    from fastmos.codings import BPECoding, load_coding
+    from fastmos.codings.text import batches
+
+    loaded = load_coding(coding)
+    random = Random(seed)
+    if dropout and not isinstance(loaded, BPECoding):
+        raise InputError(f"--dropout is for BPE codings; {coding} is of kind {loaded.kind}")
+    with _written(output) as out:
+        for lines in batches(_lines(files)):
+            coded: list[list[Any]]
+            if dropout and isinstance(loaded, BPECoding):
+                coded = loaded.sample_lines(lines, dropout, random.getrandbits(64))
+                if text:
+                    coded = [[loaded.token(code) for code in codes] for codes in coded]
+            else:
+                coded = loaded.pieces_lines(lines) if text else loaded.encode_lines(lines)
+            _write(out, (" ".join(map(str, items)) for items in coded))
+
+
+def undo(coding: Positional[Path], files: Files = (), *, text: bool = False, output: Output = None) -> None:
+    """Codes to text, a line for each line.
+
+    Args:
+        coding: A coding's file.
+        files: Lines of codes, plain or gzip; standard input by default.
+        text: The lines are readable pieces, as apply --text writes them.
+        output: Write to this file instead of standard output.
+    """
+    from fastmos.codings import load_coding
+    from fastmos.codings.text import batches
+
+    loaded = load_coding(coding)
+    with _written(output) as out:
+        if text:
+            for lines in batches(_lines(files)):
+                _write(out, loaded.join_pieces_lines([line.split(" ") for line in lines]))
+        else:
+            for codes in batches(_codes(files, len(loaded))):
+                _write(out, loaded.decode_lines(codes))
+
+
+def show(coding: Positional[Path], *, rows: int = 10, merges: bool = False) -> None:
+    """Look into a coding: its sizes, some of its codes, and for a table some of its rows.
+
+    Args:
+        coding: A coding's file.
+        rows: How many rows of a table to show.
+        merges: bpe: write the merges as a subword-nmt codes file, and nothing else.
+    """
+    from fastmos.codings import BPECoding, TableCoding, load_coding
+
+    loaded = load_coding(coding)
+    if merges:
+        if not isinstance(loaded, BPECoding):
+            raise InputError(f"--merges is for BPE codings; {coding} is of kind {loaded.kind}")
+        _write(sys.stdout.buffer, loaded.merges_lines())
+        return
+    text = loaded.text
+    treatment = "split at spaces" if text.tokenise == "none" else f"Moses' rules for {text.language}"
+    lines = [
+        f"{coding}: {_summary(loaded)}",
+        f"text: {treatment}{', lowercased' if text.lowercase else ''}",
+        f"fingerprint: {loaded.fingerprint()}",
+    ]
+    step = max(1, len(loaded) // 8)
+    for start in range(0, len(loaded), step):
+        shown = range(start, min(start + 8, len(loaded)))
+        lines.append(f"{start:>7}  " + " ".join(loaded.token(code) for code in shown))
+    if isinstance(loaded, TableCoding):
+        for row in range(min(rows, loaded.rows)):
+            filled = [word for word in loaded.row_words(row) if word is not None]
+            lines.append(f"row {row}: " + " ".join(filled[:12]) + (" ..." if len(filled) > 12 else ""))
+    _write(sys.stdout.buffer, lines)
+
+
+def _summary(coding: "Coding") -> str:
+    from fastmos.codings import BPECoding, TableCoding
+
+    about = ""
+    if isinstance(coding, TableCoding):
+        cells = coding.rows * coding.columns
+        about = (
+            f": {len(coding.frequent):,} frequent words, {coding.rows:,} rows, {coding.columns:,} columns; "
+            f"{len(coding.table_words):,} words in {cells:,} cells"
+        )
+    elif isinstance(coding, BPECoding):
+        about = f": {len(coding.pieces):,} pieces, {len(coding.merges):,} merges"
+    return f"{coding.kind}, {len(coding):,} codes with the 4 special ones{about}"
+
+
+def _read_merges(path: Path) -> list[tuple[str, str]]:
+    """Merges of a BPE coding's file or a subword-nmt codes file, told apart by their first character."""
+    from fastmos.codings import BPECoding, load_coding, read_merges
+
+    if not next(read_lines(path), "").startswith("{"):
+        return read_merges(path)
+    coding = load_coding(path)
+    if not isinstance(coding, BPECoding):
+        raise InputError(f"{path}: a coding of kind {coding.kind} has no merges; give one of kind bpe")
+    return coding.merges
+
+
+def _lines(files: tuple[Path, ...]) -> Iterator[str]:
+    return chain.from_iterable(map(read_lines, files or (Path("-"),)))
+
+
+def _codes(files: tuple[Path, ...], size: int) -> Iterator[list[int]]:
+    """Lines of codes, each checked to be a code."""
+    for file in files or (Path("-"),):
+        for number, line in enumerate(read_lines(file), 1):
+            words = line.split()
+            try:
+                codes = list(map(int, words))
+            except ValueError:
+                place = f"{'standard input' if str(file) == '-' else file}, line {number}"
+                raise InputError(f"{place}: not a line of codes; if it holds pieces, add --text") from None
+            if codes and not 0 <= min(codes) <= max(codes) < size:
+                place = f"{'standard input' if str(file) == '-' else file}, line {number}"
+                raise InputError(f"{place}: codes lie between 0 and {size - 1} in this coding; is it the right one?")
+            yield codes
+
+
+@contextmanager
+def _written(output: Path | None) -> Iterator[IO[bytes]]:
+    """The output file, whole or not at all, or standard output."""
+    if output is None:
+        yield sys.stdout.buffer
+    else:
+        with written_whole(output, "wb") as file:
+            yield file
+
+
+def _write(out: IO[bytes], lines: Iterable[str]) -> None:
+    out.writelines(line.encode() + b"\n" for line in lines)
