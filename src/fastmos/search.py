@@ -1,0 +1,226 @@
+"""Search for good outputs of a model: beam search, greedy search, and sampling.
+
+All of them walk the cached states of a model (`start`, `step`, `reorder`; see `fastmos.models.generator`) and never
+emit what the coding does not allow. Codes that may not come next get probability 0 without renormalising, so the
+log-probability of a hypothesis is the one the model gives it when it is scored. Put models into `eval()` mode first.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import torch
+from torch import Tensor
+
+from fastmos.data.batches import Batch
+from fastmos.errors import InputError
+
+Normalise = Literal["none", "gnmt", "average"]
+
+# What a log-probability is divided by, for `length` codes including eos. Must not fall with the length.
+PENALTIES: dict[str, Callable[[Tensor, float], Tensor]] = {
+    "none": lambda length, alpha: torch.ones_like(length),
+    "gnmt": lambda length, alpha: ((5 + length) / 6) ** alpha,  # Wu et al. 2016, equation 14
+    "average": lambda length, alpha: length,
+}
+
+
+class Model(Protocol):
+    """What search asks of a model."""
+
+    def start(self, batch: Batch) -> Any: ...
+    def step(self, codes: Tensor, state: Any) -> tuple[Tensor, Any]: ...
+    def reorder(self, state: Any, rows: Tensor, sentences: Tensor | None = None) -> Any: ...
+
+
+class Coding(Protocol):
+    """What search asks of a coding."""
+
+    pad: int
+    bos: int
+    eos: int
+
+    def allowed(self, codes: Tensor) -> Tensor | None: ...
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One output for a line."""
+
+    codes: list[int]  # without eos
+    log_prob: float  # of the codes, and of eos if finished
+    score: float  # the log-probability normalised for length: what the search ranks by
+    finished: bool  # ended by eos; False only where the coding or the model never let it end
+
+
+@torch.inference_mode()
+def beam_search(
+    model: Model,
+    coding: Coding,
+    batch: Batch,
+    *,
+    beam: int = 5,
+    nbest: int = 1,
+    normalise: Normalise = "none",
+    alpha: float = 0.6,
+    min_length: int = 0,
+    max_length: int | Tensor = 100,
+) -> list[list[Hypothesis]]:
+    """The `nbest` best outputs of each line, best first.
+
+    A hypothesis is finished where eos is among its sentence's `beam` best continuations; the `beam` best others go on.
+    A sentence is done when none of them can come to beat its finished ones, however likely their continuations are.
+    Lengths count codes without eos; `max_length` may differ by line [B]. A word begun at the limit is completed.
+    """
+    if not 1 <= nbest <= beam:
+        raise InputError(f"{nbest} best of a beam of {beam}: needs 1 <= nbest <= beam")
+    if normalise not in PENALTIES or alpha < 0:
+        raise InputError(f"normalise {normalise!r}, alpha {alpha}: needs one of {', '.join(PENALTIES)} and alpha >= 0")
+    penalty = PENALTIES[normalise]
+    longest = _limits(min_length, max_length, batch)  # [B]
+    found: list[list[Hypothesis]] = [[] for _ in longest]
+    lines = torch.arange(len(longest), device=longest.device)  # [B] of the sentences still searched
+    highest = penalty(
+        longest.double() + 2, alpha
+    )  # [B] of the longest hypothesis: a code may complete a word, then eos
+    worst = torch.full_like(highest, -torch.inf)  # [B] what a score must exceed to be among the best
+    live = torch.zeros_like(highest)[:, None]  # [B, w] log-probabilities of the hypotheses that go on, best first
+    past = longest.new_full((len(longest), 1, 1), coding.bos)  # [B, w, time + 1] their codes
+    state = model.start(batch)
+    time = 0
+    while len(lines):
+        sentences, width = past.shape[:2]
+        last = past[:, :, -1].flatten()  # [N]
+        log_probs, state = model.step(last, state)  # [N, V]
+        _forbid(log_probs, coding, last, time < min_length, (time >= longest).repeat_interleave(width))
+
+        # The best continuations of each row, then of each sentence: so many that without eos `beam` are left.
+        values, codes = log_probs.topk(min(2 * beam, log_probs.shape[1]))  # [N, k]
+        total = (live[..., None] + values.view(sentences, width, -1)).flatten(1)  # [B, w k]
+        total, best = total.topk(min(2 * beam, total.shape[1]))  # [B, 2 beam]
+        parents, codes = best // values.shape[1], codes.view(sentences, -1).gather(1, best)
+
+        ended = codes == coding.eos
+        norm = float(penalty(torch.tensor(time + 1.0, dtype=torch.float64), alpha))
+        good = ended[:, :beam] & (total[:, :beam] / norm > worst[:, None])
+        for b, rank in good.nonzero().tolist():
+            log_prob, mine = float(total[b, rank]), found[lines[b]]
+            mine.append(Hypothesis(past[b, parents[b, rank], 1:].tolist(), log_prob, log_prob / norm, finished=True))
+            mine.sort(key=lambda hypothesis: hypothesis.score, reverse=True)
+            del mine[nbest:]
+            worst[b] = mine[-1].score if len(mine) == nbest else -torch.inf
+
+        before = live
+        live, order = total.masked_fill(ended, -torch.inf).topk(min(beam, total.shape[1]))  # [B, beam]
+        hopeless = (live / highest[:, None] <= worst[:, None]) | (time > longest)[:, None]
+        live = live.masked_fill(hopeless, -torch.inf)
+        stay = (~hopeless[:, 0]).nonzero()[:, 0]  # [B']
+        for b in hopeless[:, 0].nonzero()[:, 0].tolist():
+            if not found[lines[b]]:  # a dead end, or a word that never ended: what there was before
+                log_prob = float(before[b, 0])
+                found[lines[b]].append(Hypothesis(past[b, 0, 1:].tolist(), log_prob, log_prob / norm, finished=False))
+
+        # Keep the hypotheses that can win, in the sentences that have any.
+        kept = order[stay, : int((~hopeless).sum(1).max())]  # [B', w']
+        rows = parents[stay].gather(1, kept) + width * stay[:, None]  # [B', w'] into the N before
+        past = torch.cat([past.flatten(0, 1)[rows], codes[stay].gather(1, kept)[..., None]], 2)
+        state = model.reorder(state, rows.flatten(), stay if len(stay) < sentences else None)
+        lines, longest, highest, worst = lines[stay], longest[stay], highest[stay], worst[stay]
+        live = live[stay, : kept.shape[1]]
+        time += 1
+    return found
+
+
+def greedy(
+    model: Model, coding: Coding, batch: Batch, *, min_length: int = 0, max_length: int | Tensor = 100
+) -> list[list[Hypothesis]]:
+    """The most likely code at every step: a beam of one."""
+    return beam_search(model, coding, batch, beam=1, min_length=min_length, max_length=max_length)
+
+
+@torch.inference_mode()
+def sample(
+    model: Model,
+    coding: Coding,
+    batch: Batch,
+    *,
+    samples: int = 1,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    seed: int = 0,
+    min_length: int = 0,
+    max_length: int | Tensor = 100,
+) -> list[list[Hypothesis]]:
+    """Random outputs of each line, drawn from the model's distribution; the same seed and batch draw the same.
+
+    A temperature below 1 sharpens the distribution; `top_k` keeps the k likeliest codes, `top_p` the fewest likeliest
+    whose probabilities sum to p. The log-probability (and score) is the model's own, before any of that.
+    """
+    if temperature <= 0 or samples < 1:
+        raise InputError(f"{samples} samples at temperature {temperature}: both must be positive (or search greedily)")
+    if (top_k is not None and top_k < 1) or (top_p is not None and not 0 < top_p <= 1):
+        raise InputError(f"top_k {top_k}, top_p {top_p}: needs top_k >= 1 and 0 < top_p <= 1")
+    longest = _limits(min_length, max_length, batch).repeat_interleave(samples)  # [N] every sample is a row by itself
+    draws = torch.Generator(longest.device).manual_seed(seed)
+    found: list[Hypothesis | None] = [None for _ in longest]
+    rows = torch.arange(len(longest), device=longest.device)  # [N] those that go on
+    log_prob = torch.zeros(len(longest), dtype=torch.float64, device=longest.device)
+    past = longest.new_full((len(longest), 1), coding.bos)  # [N, time + 1]
+    state = model.reorder(model.start(batch), rows // samples, rows // samples)
+    time = 0
+    while len(rows):
+        log_probs, state = model.step(past[:, -1], state)  # [N, V]
+        _forbid(log_probs, coding, past[:, -1], time < min_length, time >= longest)
+        probs = _truncate(log_probs / temperature, top_k, top_p).softmax(1)
+        dead = log_probs.amax(1) == -torch.inf  # nothing may follow: end here
+        probs[dead] = 0.0
+        probs[dead, coding.eos] = 1.0
+        codes = torch.multinomial(probs, 1, generator=draws)  # [N, 1]
+        before, log_prob = log_prob, log_prob + log_probs.gather(1, codes)[:, 0]
+        finished = (codes[:, 0] == coding.eos) & ~dead
+        gone = finished | dead | (time > longest)
+        for n in gone.nonzero()[:, 0].tolist():
+            total = float(log_prob[n] if finished[n] else before[n])
+            found[rows[n]] = Hypothesis(past[n, 1:].tolist(), total, total, bool(finished[n]))
+        stay = (~gone).nonzero()[:, 0]
+        state = model.reorder(state, stay, stay)
+        rows, longest, log_prob, past = rows[stay], longest[stay], log_prob[stay], torch.cat([past, codes], 1)[stay]
+        time += 1
+    flat = [hypothesis for hypothesis in found if hypothesis is not None]
+    return [flat[start : start + samples] for start in range(0, len(flat), samples)]
+
+
+def _limits(min_length: int, max_length: int | Tensor, batch: Batch) -> Tensor:
+    """The greatest length of each line [B], on the device of the batch."""
+    longest = torch.as_tensor(max_length, dtype=torch.long, device=batch.inputs.device).expand(len(batch)).clone()
+    if min_length < 0 or bool((longest < min_length).any()):
+        raise InputError(f"min_length {min_length}, max_length {max_length}: needs 0 <= min_length <= max_length")
+    return longest
+
+
+def _forbid(log_probs: Tensor, coding: Coding, last: Tensor, too_short: bool, at_limit: Tensor) -> None:
+    """Give -inf, in place and without renormalising, to what may not follow the last codes [N]."""
+    allowed = coding.allowed(last)
+    if allowed is not None:
+        log_probs.masked_fill_(~allowed.to(log_probs.device), -torch.inf)
+    log_probs[:, coding.pad] = -torch.inf
+    log_probs[:, coding.bos] = -torch.inf
+    if too_short:
+        log_probs[:, coding.eos] = -torch.inf
+    elif bool(at_limit.any()):  # [N] only eos then, unless a word has begun
+        eos = log_probs[:, coding.eos].clone()
+        log_probs.masked_fill_((at_limit & (eos > -torch.inf))[:, None], -torch.inf)
+        log_probs[:, coding.eos] = eos
+
+
+def _truncate(logits: Tensor, top_k: int | None, top_p: float | None) -> Tensor:
+    """Logits [N, V] with -inf outside the k likeliest codes, and outside the fewest that have probability p."""
+    if top_k is not None and top_k < logits.shape[1]:
+        logits = logits.masked_fill(logits < logits.topk(top_k).values[:, -1:], -torch.inf)
+    if top_p is not None and top_p < 1:
+        ordered, codes = logits.sort(1, descending=True)
+        probs = ordered.softmax(1)
+        ordered = ordered.masked_fill(probs.cumsum(1) - probs >= top_p, -torch.inf)  # the first always stays
+        logits = torch.empty_like(logits).scatter_(1, codes, ordered)
+    return logits
