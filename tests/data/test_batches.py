@@ -9,7 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastmos.data.batches import BOS, EOS, PAD, Batch, ContiguousBatches, SentenceBatches, decoding_batch
+from fastmos.codings import BOS, EOS, PAD
+from fastmos.data.batches import Batch, ContiguousBatches, SentenceBatches, decoding_batch
 from fastmos.data.encoded import EncodedText
 from fastmos.errors import InputError
 

@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fastmos.codings import BOS, EOS
+from fastmos.codings import PAD as PAD  # the models take it from here
 from fastmos.data.encoded import EncodedText, check_pairs
 from fastmos.errors import InputError
 
-PAD, BOS, EOS = 0, 1, 2  # in every coding
 POOL_BATCHES = 100  # batches that are sorted by length together
 POOL_SENTENCES = 4096  # and at least so many sentences
 

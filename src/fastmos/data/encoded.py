@@ -19,20 +19,19 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from fastmos.codings import Coding, load_coding
 from fastmos.errors import InputError
 from fastmos.files import read_json, read_lines, write_json
 from fastmos.progress import progress
 
-if TYPE_CHECKING:
-    from fastmos.codings import Coding
-
 FORMAT = 1  # of the cache folder
 CHUNK = 10_000  # lines coded at a time
 POOL_FROM = 20  # chunks: below it, starting processes takes longer than they save
+GZIP = b"\x1f\x8b"  # how such a file begins
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Chunk = tuple[Array, Array]  # codes of some lines in one row, and the lines' lengths
@@ -53,11 +52,11 @@ class EncodedText:
         return cls(codes, np.concatenate([[0], lengths.cumsum()]), name)
 
     @classmethod
-    def open(cls, folder: Path) -> "EncodedText":
+    def open(cls, folder: Path, name: str) -> "EncodedText":
         """The text of a cache folder, memory-mapped."""
         about = read_json(folder / "about.json")
         codes = _mapped(folder / "codes.bin", about["dtype"], about["codes"])
-        return cls(codes, _mapped(folder / "offsets.bin", "<i8", about["lines"] + 1), about["name"])
+        return cls(codes, _mapped(folder / "offsets.bin", "<i8", about["lines"] + 1), name)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -85,7 +84,7 @@ def check_pairs(source: EncodedText, target: EncodedText) -> None:
 
 
 def encode_files(
-    files: Sequence[Path | str], coding: "Coding", cache: Path | str, *, processes: int | None = None
+    files: Sequence[Path | str], coding: Coding, cache: Path | str, *, processes: int | None = None
 ) -> EncodedText:
     """The lines of the files, one file after the other, in codes; coded only if `cache` does not hold them yet.
 
@@ -103,7 +102,7 @@ def encode_files(
                     _build(paths, coding, aside, processes or _cores())
                     if _stamps(paths) != before:
                         raise InputError(f"{_name(paths)}: changed while it was read; start again")
-    return EncodedText.open(folder)
+    return EncodedText.open(folder, _name(paths))
 
 
 # ---- the cache folder
@@ -123,7 +122,7 @@ def _stamps(files: Sequence[Path]) -> list[tuple[int, int]]:
     return [(file.stat().st_size, file.stat().st_mtime_ns) for file in files]
 
 
-def _key(files: Sequence[Path], coding: "Coding") -> str:
+def _key(files: Sequence[Path], coding: Coding) -> str:
     parts = [f"format {FORMAT}", coding.fingerprint()]
     for file in files:
         with open(file, "rb") as stream:
@@ -179,7 +178,7 @@ def _mapped(file: Path, dtype: str, size: int) -> Array:
 # ---- building
 
 
-def _build(files: Sequence[Path], coding: "Coding", folder: Path, processes: int) -> None:
+def _build(files: Sequence[Path], coding: Coding, folder: Path, processes: int) -> None:
     dtype = np.dtype("<u2" if len(coding) <= 1 << 16 else "<u4")
     coding.save(folder / "coding.json")
     lines = chain.from_iterable(read_lines(file) for file in files)
@@ -191,7 +190,8 @@ def _build(files: Sequence[Path], coding: "Coding", folder: Path, processes: int
         closing(_encoded(chunks, folder / "coding.json", coding, dtype, processes)) as coded,
     ):
         offsets_file.write(bytes(8))  # the first line begins at 0
-        for codes, lengths in progress(coded, f"coding {_name(files)}, units of {CHUNK:,} lines"):
+        what = f"coding {_name(files)}, units of {CHUNK:,} lines"
+        for codes, lengths in progress(coded, what, _count_chunks(files)):
             codes_file.write(codes.tobytes())
             offsets_file.write((total + lengths.cumsum()).astype("<i8").tobytes())
             count, total = count + len(lengths), total + len(codes)
@@ -200,12 +200,25 @@ def _build(files: Sequence[Path], coding: "Coding", folder: Path, processes: int
             os.fsync(file.fileno())
     if not count:
         raise InputError(f"{_name(files)}: no lines; give a file with text")
-    about = {"format": FORMAT, "name": _name(files), "dtype": dtype.str, "lines": count, "codes": total}
+    about = {"format": FORMAT, "files": _name(files), "dtype": dtype.str, "lines": count, "codes": total}
     write_json(folder / "about.json", about)
 
 
+def _count_chunks(files: Sequence[Path]) -> int | None:
+    """How many chunks there will be, for the progress bar; None where only unpacking would tell."""
+    lines = 0
+    for file in files:
+        with open(file, "rb") as stream:
+            if stream.read(2) == GZIP:
+                return None
+            stream.seek(0)
+            while block := stream.read(1 << 20):
+                lines += block.count(b"\n")
+    return -(-lines // CHUNK)
+
+
 def _encoded(
-    chunks: Iterator[list[str]], saved: Path, coding: "Coding", dtype: np.dtype[Any], processes: int
+    chunks: Iterator[list[str]], saved: Path, coding: Coding, dtype: np.dtype[Any], processes: int
 ) -> Generator[Chunk, None, None]:
     """The coded chunks in order: a short text here, a long one in a pool of processes."""
     first = list(islice(chunks, POOL_FROM if processes > 1 else 0))
@@ -253,15 +266,12 @@ def _interrupts_held() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-_worker: tuple["Coding", np.dtype[Any]]  # what a worker process holds
+_worker: tuple[Coding, np.dtype[Any]]  # what a worker process holds
 
 
 def _start_worker(saved: str, dtype: str) -> None:
-    from fastmos.codings import load_coding
-
     global _worker
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one core each: the others have work of their own
     _worker = load_coding(Path(saved)), np.dtype(dtype)
 
 
