@@ -1,0 +1,67 @@
+"""The exact assignment: Sinkhorn's prices, then auctions with ever smaller epsilon; never the square matrix."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmos.tables.kernels import auction, cheapest, empty_cache, shortest_paths
+from fastmos.tables.sinkhorn import sinkhorn_prices
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+CACHE = 16  # cells a word keeps at hand
+SHRINK = 5.0  # of epsilon from one phase to the next
+BIDS = 64  # a cell, before a phase is thought to have begun with too small an epsilon
+AIM = 1e-12  # the last phase may lose this share of the cost: as good as float64 sums get
+CERTIFIED = 1e-6  # the share of the cost that may stay unproven
+PATIENCE = 2  # phases that may run out of bids
+
+
+def solve(R: Floats, Q: Floats, prices: Floats | None) -> tuple[Ints, Floats, Floats]:
+    """Optimal cells [n], prices [d1, d2] >= 0, and what each word pays at least at these prices [n].
+
+    R and Q are reduced: >= 0, and 0 somewhere in each row. Auctions are quick on all costs that a language model gives.
+    Where they are not (costs over many orders of magnitude), shortest paths end the work for certain.
+    """
+    cells, prices = _auctions(R, Q, prices)
+    paid = cheapest(R, Q, prices)
+    if cells is None or _cost(R, Q, cells) * (1 - CERTIFIED) > paid.sum() - prices.sum():
+        cells, prices = shortest_paths(R, Q)
+        paid = cheapest(R, Q, prices)
+    return cells, prices, paid
+
+
+def _auctions(R: Floats, Q: Floats, prices: Floats | None) -> tuple[Ints | None, Floats]:
+    """The best cells that auctions found, if any, and the prices of the last that was completed."""
+    n, cells = len(R), R.shape[1] * Q.shape[1]
+    spread = R.mean(1) + Q.mean(1)  # [n] what a careless choice costs a word
+    mean = float(spread.mean())
+    if mean == 0:  # every cell is every word's best
+        return np.arange(n), np.zeros((R.shape[1], Q.shape[1]))
+    cold = max(0.1 * float(np.median(spread)), 1e-3 * mean)
+    prices = sinkhorn_prices(R, Q, mean / 4, cold) if prices is None else prices - prices.min()
+    epsilon, budget, patience = 0.2 * cold, BIDS * cells, PATIENCE
+    seat, best, lowest, proof = np.empty(n, np.int64), None, np.inf, prices
+    cache = empty_cache(n, min(CACHE, cells))
+    while patience:
+        if not auction(R, Q, prices, epsilon, budget, cache, seat):
+            epsilon *= SHRINK**2  # prices are far from where they must go: take longer steps
+            patience -= 1
+            continue
+        cost = _cost(R, Q, seat)
+        if cost == 0:  # less is not possible, and no prices are needed to prove it
+            return seat, np.zeros_like(prices)
+        if cost < lowest:
+            best, lowest = seat.copy(), cost
+        proof = prices - prices.min()
+        if epsilon * cells <= AIM * cost:
+            break
+        epsilon = max(epsilon / SHRINK, 0.5 * AIM * cost / cells)
+        if prices.min() > cost / cells:  # what all prices share takes digits from their differences
+            prices, cache = proof.copy(), empty_cache(n, min(CACHE, cells))
+    return best, proof
+
+
+def _cost(R: Floats, Q: Floats, seat: Ints) -> float:
+    word = np.arange(len(R))
+    return float((R[word, seat // Q.shape[1]] + Q[word, seat % Q.shape[1]]).sum())
