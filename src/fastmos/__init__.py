@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from fastmos.heads import MixtureOfSoftmaxes as MixtureOfSoftmaxes
     from fastmos.heads import Softmax as Softmax
     from fastmos.heads import mixture_nll as mixture_nll
+    from fastmos.training.run import load as load
 
 __version__ = "0.1.0"
 
@@ -18,6 +19,7 @@ _ROOMS = {
     "MixtureOfContexts": "fastmos.heads",
     "MixtureOfSoftmaxes": "fastmos.heads",
     "Softmax": "fastmos.heads",
+    "load": "fastmos.training.run",
     "mixture_nll": "fastmos.heads",
 }
 __all__ = [*_ROOMS]

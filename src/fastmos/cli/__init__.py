@@ -19,6 +19,11 @@ from fastmos.errors import InputError
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "doctor": ("head", "doctor", "versions, devices and a self-check of the loss, ready to paste into a bug report"),
     "demo": ("head", "demo", "fit a high-rank task with one softmax, a mixture of contexts and a mixture of softmaxes"),
+    "train": ("train", "train", "train as a YAML file says; an interrupted run goes on"),
+    "translate": ("train", "translate", "translate lines with a run"),
+    "evaluate": ("train", "evaluate", "BLEU, chrF, nats per word and speed of a run"),
+    "score": ("train", "score", "log-probability of given translations or text"),
+    "average": ("train", "average", "average checkpoints of a run into a new one"),
     "bench head": ("bench", "head", "time and memory of the loss beside the formulas in use"),
     "bench codings": ("bench", "codings", "speed of the codings beside subword-nmt and sentencepiece"),
     "bench assignment": ("bench", "assignment", "speed and cost of the table solvers beside scipy"),

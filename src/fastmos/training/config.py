@@ -41,8 +41,6 @@ class Data(Section):
     train: Texts = Texts()  # what the model learns from
     valid: Texts = Texts()  # what decides which weights are best
     test: Texts = Texts()  # what `fastmos evaluate RUN` takes when it is given no files
-    lowercase: bool = False  # is the text lowercased? (said in the signature of BLEU)
-    tokenize: Literal["none", "13a"] = "none"  # sacreBLEU's tokeniser: none for tokenised text, 13a for raw text
     max_length: Count = 256  # longer lines (in codes) are left out of training and cut when translated
     cache: str = ""  # folder for the encoded text, relative to the YAML file; empty: inside the run folder
 
@@ -53,6 +51,8 @@ class CodingChoice(Section):
     kind: Literal["words", "bpe", "table", "file"] = "bpe"  # file: read `path` (from `fastmos codes learn`)
     codes: Count = 10_000  # size of the dictionary, without the four special codes
     words: Count = 30_000  # vocabulary of a table
+    language: str = ""  # of raw text, which Moses' rules part into words; empty: the text is tokenised
+    lowercase: bool = False  # lowercase the text, and judge it so
     path: str = ""  # for kind file: the coding's JSON, relative to the YAML file
 
 
@@ -204,8 +204,9 @@ def override(config: Config, arguments: list[str]) -> Config:
 
 def _one_sentence(box: str) -> str:
     """What tyro says in its box, without the box and the help under it."""
-    lines = [line.strip("│ ") for line in box.splitlines()[1:-1]]
-    said = " ".join(" ".join(lines).split(" ───")[0].split())
+    lines = [line.strip("│| ") for line in box.splitlines()[1:-1]]
+    text = "\n".join(line if line.strip("─-") else "<rule>" for line in lines)
+    said = " ".join(next(part for part in text.split("<rule>") if part.strip()).split())
     bad = re.match(
         r"Error parsing (\S+): \d+ validation errors? for \S+ (\S+) (.*?) \[type=.*?input_value=(.*?),", said
     )
@@ -264,6 +265,8 @@ def _contradictions(config: Config) -> Iterator[str]:
         yield "a language model has no BLEU; set training.measure to nats"
     if not translation and codings.joint:
         yield "codings.joint needs a source; a language model has none"
+    if codings.joint and codings.target.language:
+        yield f"codings.joint needs tokenised text, not raw text in codings.target.language {codings.target.language}"
     for side, coding in (("source", codings.source), ("target", codings.target)):
         if (coding.kind == "file") != bool(coding.path):
             yield f"codings.{side}.path and kind file go together; give both or neither"

@@ -52,7 +52,7 @@ class RunFolder:
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             found = about.get("format") if isinstance(about, dict) else None
             raise InputError(f"{self.root}: run folder of format {found}, but this fastmos reads format {FORMAT}")
-        return read_config(self.config), Path(about["base"])
+        return read_config(self.config), Path(str(about.get("base", "")))
 
     def begin(self, config: Config, base: Path) -> None:
         """Make the folder for this config, or see that it was made for it."""
@@ -61,6 +61,10 @@ class RunFolder:
             _compare(self.root, before, config)
         elif self.root.is_dir() and any(path.name != ".lock" for path in self.root.iterdir()):
             raise InputError(f"{self.root}: not a run folder, and not empty; give another --folder")
+        self.write(config, base)
+
+    def write(self, config: Config, base: Path) -> None:
+        """What makes a folder a run folder."""
         with written_whole(self.config) as file:
             file.write(write_config(config))
         write_json(self.about, {"format": FORMAT, "base": str(base)})

@@ -32,7 +32,6 @@ class State:
     skipped: int = 0  # steps without a finite gradient, in all
     streak: int = 0  # and in a row, up to now
     history: list[tuple[int, float]] = field(default_factory=list)  # (step, value) of the validations; larger is better
-    finished: str = ""  # why it ended
 
 
 def noise_from(seed: int, step: int, rank: int) -> None:

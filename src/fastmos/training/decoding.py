@@ -1,0 +1,88 @@
+"""A model at work on lines of codes: searching and scoring, batched by length, results in the order of the lines."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from fastmos.codings import Coding
+from fastmos.data import ContiguousBatches, EncodedText, SentenceBatches, decoding_batch
+from fastmos.models import Generator
+from fastmos.search import Hypothesis, beam_search
+from fastmos.training.config import Search
+
+Lines = Sequence[Sequence[int]]
+Array = np.ndarray[Any, np.dtype[Any]]
+Watch = Callable[[Iterable[list[int]], int], Iterable[list[int]]]  # shows how far it is: (groups, how many of them)
+
+SENTENCES = 64  # searched at once,
+CODES = 4096  # or as many as fit into so many source codes
+SCORED = 8192  # codes scored at once
+STREAMS = 16  # of running text scored at once
+
+
+def search_lines(
+    model: Generator,
+    coding: Coding,
+    sources: Lines,
+    search: Search,
+    device: torch.device,
+    *,
+    nbest: int = 1,
+    watch: Watch = lambda groups, count: groups,
+) -> list[list[Hypothesis]]:
+    """The best translations of each line; of an empty line the empty one, without asking the model."""
+    model.eval()
+    found: list[list[Hypothesis]] = [[Hypothesis([], 0.0, 0.0, True)] for _ in sources]
+    groups = list(_by_length(sources))
+    for rows in watch(groups, len(groups)):
+        batch = decoding_batch([sources[row] for row in rows]).to(device)
+        results = beam_search(
+            model,
+            coding,
+            batch,
+            beam=search.beam,
+            nbest=nbest,
+            normalise=search.normalise,
+            alpha=search.alpha,
+            max_length=search.max_length,
+        )
+        for row, hypotheses in zip(rows, results, strict=True):
+            found[row] = hypotheses
+    return found
+
+
+def _by_length(sources: Lines) -> Iterator[list[int]]:
+    """Numbers of the lines that are not empty, longest first, in groups."""
+    order = sorted((row for row in range(len(sources)) if len(sources[row])), key=lambda row: -len(sources[row]))
+    while order:
+        size = min(SENTENCES, max(1, CODES // len(sources[order[0]])))
+        yield order[:size]
+        order = order[size:]
+
+
+@torch.no_grad()
+def score_lines(model: Generator, target: EncodedText, source: EncodedText | None, device: torch.device) -> list[Array]:
+    """Negative log-likelihoods of each line's codes and its eos, in nats: float64 [length + 1] a line."""
+    model.eval()
+    lengths = target.lengths + 1
+    longest = max(int(side.lengths.max()) + 1 for side in (target, source) if side is not None)
+    batches = SentenceBatches(target, source, tokens=max(SCORED, longest), shuffle=False, keep_empty=True)
+    scores: list[Array] = [np.empty(0)] * len(target)
+    for batch in batches.epoch(0):
+        nll = model(batch.to(device))[0].nll.double().cpu().numpy()  # [B, T]
+        for row, line in enumerate(batch.index.tolist()):
+            scores[line] = nll[row, : lengths[line]]
+    return scores
+
+
+@torch.no_grad()
+def score_running_text(model: Generator, text: EncodedText, window: int, device: torch.device) -> Array:
+    """Negative log-likelihoods of all codes and eos, in the order of the text, each given what stood before it."""
+    model.eval()
+    parts, state = [], None
+    for batch in ContiguousBatches(text, streams=STREAMS, length=window).epoch(0):
+        output, state = model(batch.to(device), state)
+        parts.append(output.nll.double().cpu().numpy())  # [B, T]
+    return np.concatenate(parts, 1).reshape(-1)[: len(text.codes) + len(text)]

@@ -1,0 +1,98 @@
+"""An experiment from its config to its end: `fastmos train`."""
+
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+
+from fastmos.files import provenance, read_lines
+from fastmos.training.build import (
+    Pair,
+    build_model,
+    check_files,
+    encode,
+    learn_codings,
+    load_codings,
+    training_batches,
+)
+from fastmos.training.config import Config, check, data_path
+from fastmos.training.distributed import World, join_world, leave_world
+from fastmos.training.folder import RunFolder
+from fastmos.training.journal import Journal
+from fastmos.training.loop import Batches, Trainer, reason_to_end
+from fastmos.training.state import State, fingerprint
+from fastmos.training.validation import Validator
+
+
+def train(config: Config, base: Path, root: Path) -> None:
+    """Train in the folder `root`, going on with what is there; data paths are relative to `base`."""
+    check(config)
+    check_files(config, base)
+    folder = RunFolder(root)
+    world = join_world()
+    try:
+        with folder.lock() if world.first else nullcontext():
+            if world.first:
+                folder.begin(config, base.resolve())
+                learn_codings(config, base, folder)
+            world.wait()
+            _train(config, base, folder, world)
+    finally:
+        leave_world(world)
+
+
+def _train(config: Config, base: Path, folder: RunFolder, world: World) -> None:
+    source, target = load_codings(folder)
+    if world.first:  # the others find the text in the cache
+        pair = encode(config, config.data.train, source, target, base, folder)
+    world.wait()
+    pair = encode(config, config.data.train, source, target, base, folder)
+    valid = encode(config, config.data.valid, source, target, base, folder)
+    references = list(read_lines(data_path(config.data.valid.target, base)))
+    batches = training_batches(config, pair, world.rank, world.size)
+    model = build_model(config, source, target)
+    trainer = Trainer(config, folder, world, model, batches, Validator(config, valid, target, references))
+    state = trainer.begin(State(fingerprint(pair.texts()), world.size))
+    ended = reason_to_end(config.training, state)
+    if ended:
+        if world.first:
+            print(f"{folder.root}: finished at step {state.step:,} ({ended}); {_best(config, state)}", file=sys.stderr)
+        return
+    journal = Journal(folder.root, folder.log, state.step, _total_steps(config, batches), silent=not world.first)
+    try:
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        journal.say(_summary(config, pair, len(target), parameters, batches, world))
+        if state.step:
+            journal.say(f"going on from step {state.step:,}")
+        journal.write({"step": state.step, "parameters": parameters, "about": provenance(config.training.seed)})
+        trainer.run(journal)
+        ended = reason_to_end(config.training, state)
+        journal.say(f"finished at step {state.step:,} ({ended}); {_best(config, state)}, in {folder.root}")
+    finally:
+        journal.close()
+
+
+def _total_steps(config: Config, batches: Batches) -> int:
+    """Steps until the limit, as far as the first epoch lets us know."""
+    training = config.training
+    limits = [training.epochs * -(-batches.steps(0) // training.accumulate), training.steps]
+    return min(limit for limit in limits if limit)
+
+
+def _best(config: Config, state: State) -> str:
+    value = max(value for _, value in state.history)
+    return f"best BLEU {value:.2f}" if config.training.measure == "bleu" else f"best nats per word {-value:.4f}"
+
+
+def _summary(config: Config, pair: Pair, codes: int, parameters: int, batches: Batches, world: World) -> str:
+    head, model = config.head, config.model
+    output = "one softmax" if head.kind == "softmax" else f"{head.kind} of {head.mixtures}"
+    lines = [
+        f"{config.task}: {len(pair.target):,} lines, {len(pair.target.codes):,} target codes; {model.kind} of width "
+        f"{model.width}, {output} over {codes:,} codes, {parameters:,} parameters",
+        f"{batches.steps(0):,} batches an epoch, {world.size} x {world.device.type}",
+    ]
+    empty, overlong = getattr(batches, "empty", 0), getattr(batches, "overlong", 0)
+    if empty or overlong:
+        limit = config.data.max_length
+        lines.append(f"left out of training: {empty:,} pairs with an empty side, {overlong:,} of over {limit} codes")
+    return "\n".join(lines)

@@ -1,0 +1,196 @@
+"""A run folder put to use: `fastmos.load("runs/x")` translates, scores and evaluates."""
+
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, overload
+
+import numpy as np
+import torch
+
+from fastmos.codings import Coding
+from fastmos.data import EncodedText
+from fastmos.errors import InputError
+from fastmos.models import Generator
+from fastmos.progress import progress
+from fastmos.training.build import build_model, load_codings
+from fastmos.training.checkpoints import average_weights, load_weights, read_tensors, write_tensors
+from fastmos.training.config import Config
+from fastmos.training.decoding import score_lines, search_lines
+from fastmos.training.folder import RunFolder
+from fastmos.training.quality import LikelihoodReport, Score, bleu_and_chrf, likelihood
+
+
+@dataclass(frozen=True)
+class Translation:
+    """One translation of a line."""
+
+    text: str
+    log_prob: float  # of its codes and eos
+    score: float  # normalised for length: what the search ranks by
+
+
+def load(folder: Path | str, device: str | None = None) -> "Run":
+    """The model of a run folder, ready for use, on `device` (the first GPU, or the CPU)."""
+    where = RunFolder(Path(folder))
+    config, base = where.read()
+    source, target = load_codings(where)
+    model = build_model(config, source, target)
+    load_weights(model, read_tensors(where.model)[0], where.model)
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    return Run(config, base, source, target, model.to(place).eval(), place)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained model with its codings and config."""
+
+    config: Config
+    base: Path  # what data paths of the config are relative to
+    source: Coding | None  # None: a language model
+    target: Coding
+    model: Generator
+    device: torch.device
+
+    @overload
+    def translate(
+        self, lines: Sequence[str], *, beam: int | None = None, overlong: Literal["cut", "refuse"] = "cut"
+    ) -> list[str]: ...
+
+    @overload
+    def translate(
+        self, lines: Sequence[str], *, nbest: int, beam: int | None = None, overlong: Literal["cut", "refuse"] = "cut"
+    ) -> list[list[Translation]]: ...
+
+    def translate(
+        self,
+        lines: Sequence[str],
+        *,
+        nbest: int | None = None,
+        beam: int | None = None,
+        overlong: Literal["cut", "refuse"] = "cut",
+    ) -> list[str] | list[list[Translation]]:
+        """The best translation of each line; with `nbest`, lists of that many, best first.
+
+        Empty lines stay empty. Lines longer than training allowed are cut, with a warning that counts them, or refused.
+        """
+        if self.source is None:
+            raise InputError("this run is a language model, which translates nothing; use score")
+        search = self.config.search.model_copy(update={"beam": beam or max(self.config.search.beam, nbest or 1)})
+        sources = self._within_limit(self.source.encode_lines(lines), overlong)
+        found = search_lines(
+            self.model,
+            self.target,
+            sources,
+            search,
+            self.device,
+            nbest=nbest or 1,
+            watch=lambda groups, count: progress(groups, "translating, batches", count),
+        )
+        texts = iter(self.target.decode_lines([hypothesis.codes for best in found for hypothesis in best]))
+        translations = [[Translation(next(texts), one.log_prob, one.score) for one in best] for best in found]
+        return translations if nbest else [best[0].text for best in translations]
+
+    def score(self, sources: Sequence[str] | None, targets: Sequence[str]) -> list[float]:
+        """The log-probability of each target line, eos included, given its source; a language model has no sources."""
+        target, source = self._encoded(sources, targets)
+        return [-float(line.sum()) for line in score_lines(self.model, target, source, self.device)]
+
+    def evaluate(
+        self, sources: Sequence[str] | None, references: Sequence[str], *, beam: int | None = None
+    ) -> "Evaluation":
+        """Likelihood of the references, and BLEU and chrF of translations."""
+        target, source = self._encoded(sources, references)
+        nll = np.concatenate(score_lines(self.model, target, source, self.device))
+        report = likelihood(nll, target, self.target).report()
+        if sources is None:
+            return Evaluation(report)
+        begin = time.perf_counter()
+        translations = self.translate(sources, beam=beam)
+        seconds = time.perf_counter() - begin
+        scores = bleu_and_chrf(translations, references, self.target)
+        return Evaluation(report, *scores, translations, seconds)
+
+    def _encoded(self, sources: Sequence[str] | None, targets: Sequence[str]) -> tuple[EncodedText, EncodedText | None]:
+        if not targets:
+            raise InputError("no lines to score; give at least one")
+        if (sources is None) != (self.source is None):
+            kind = "language model, which has no source" if self.source is None else "translation run; give sources too"
+            raise InputError(f"this run is a {kind}")
+        if sources is not None and len(sources) != len(targets):
+            raise InputError(f"{len(sources):,} source lines and {len(targets):,} target lines; give as many of each")
+        target = EncodedText.of(self.target.encode_lines(targets))
+        if sources is None or self.source is None:
+            return target, None
+        return target, EncodedText.of(self.source.encode_lines(sources))
+
+    def _within_limit(self, sources: list[list[int]], overlong: str) -> list[list[int]]:
+        limit = self.config.data.max_length
+        count = sum(len(codes) > limit for codes in sources)
+        if count and overlong == "refuse":
+            first = next(number for number, codes in enumerate(sources, 1) if len(codes) > limit)
+            raise InputError(f"line {first}: {len(sources[first - 1]):,} codes, but the model was trained on {limit}")
+        if count:
+            warnings.warn(f"{count:,} of {len(sources):,} lines were cut to {limit} codes", stacklevel=3)
+        return [codes[:limit] for codes in sources]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How good a run is on some text; a language model has likelihood only."""
+
+    likelihood: LikelihoodReport
+    bleu: Score | None = None
+    chrf: Score | None = None
+    translations: list[str] | None = None
+    seconds: float = 0.0  # that translating took
+
+    def record(self) -> dict[str, Any]:
+        """All figures, for JSON."""
+        record: dict[str, Any] = asdict(self.likelihood)
+        for name, score in (("bleu", self.bleu), ("chrf", self.chrf)):
+            if score is not None:
+                record |= {name: score.value, f"{name}_signature": score.signature}
+        if self.translations is not None:
+            record |= {"seconds": self.seconds, "sentences_per_second": len(self.translations) / self.seconds}
+        return record
+
+    def summary(self) -> str:
+        """All figures, for the reader."""
+        lines = [
+            f"{name} {score.value:.2f} ({score.signature})"
+            for name, score in (("BLEU", self.bleu), ("chrF", self.chrf))
+            if score is not None
+        ]
+        known = f"{self.likelihood.nats_per_known_word:.4f} for known words, {self.likelihood.oov_rate:.2%} unknown"
+        lines.append(f"{self.likelihood.nats_per_word:.4f} nats per word ({known})")
+        if self.translations is not None:
+            lines.append(f"{len(self.translations) / self.seconds:,.1f} sentences/s ({len(self.translations):,} lines)")
+        return "\n".join(lines)
+
+
+def average(folder: Path, output: Path, *, last: int = 0, best: int = 0) -> list[int]:
+    """A new run folder whose weights are the mean of the last, or best, checkpoints of another; says of which steps."""
+    where, new = RunFolder(folder), RunFolder(output)
+    config, base = where.read()
+    steps = where.checkpoints.steps()
+    if best:
+        values = {step: read_tensors(where.checkpoints.path(step))[1]["value"] for step in steps}
+        steps.sort(key=lambda step: values[step])
+    count = best or last
+    if not 1 <= count <= len(steps):
+        kept = "training.keep_last and training.keep_best say how many stay"
+        raise InputError(f"{folder}: has {len(steps)} checkpoints, not {count}; {kept}")
+    chosen = steps[len(steps) - count :]
+    mean = average_weights([where.checkpoints.path(step) for step in chosen])
+    if output.exists():
+        raise InputError(f"{output}: exists; give another --output")
+    source, target = load_codings(where)
+    write_tensors(new.model, mean, {"averaged": sorted(chosen)})
+    for coding, path in ((source, new.source), (target, new.target)):
+        if coding is not None:
+            coding.save(path)
+    new.write(config, base)
+    return sorted(chosen)

@@ -1,0 +1,112 @@
+"""Judging a model on the validation text: nats per word, BLEU of real beam search, and how its mixture is used."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, astuple, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from fastmos.codings import Coding
+from fastmos.data import EncodedText, SentenceBatches
+from fastmos.files import written_whole
+from fastmos.models import Generator
+from fastmos.training.build import Pair
+from fastmos.training.config import Config
+from fastmos.training.decoding import score_lines, score_running_text, search_lines
+from fastmos.training.distributed import World
+from fastmos.training.quality import Likelihood, LikelihoodReport, Score, bleu_and_chrf, likelihood
+
+USAGE_TOKENS = 4096  # that the use of the mixture is measured on
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a validation found."""
+
+    likelihood: LikelihoodReport
+    bleu: Score | None = None  # None for a language model
+    chrf: Score | None = None
+    effective: float | None = None  # number of mixtures in use
+    share: Sequence[float] = ()  # of each of them
+    translations: list[str] | None = None
+
+    def record(self) -> dict[str, Any]:
+        """For the log."""
+        record: dict[str, Any] = asdict(self.likelihood)
+        for name, score in (("bleu", self.bleu), ("chrf", self.chrf)):
+            if score is not None:
+                record |= {name: score.value, f"{name}_signature": score.signature}
+        if self.effective is not None:
+            record |= {"effective_mixtures": self.effective, "mixture_share": [round(part, 4) for part in self.share]}
+        return record
+
+    def summary(self) -> str:
+        """For the reader."""
+        parts = [f"BLEU {self.bleu.value:.2f}"] if self.bleu is not None else []
+        parts.append(f"{self.likelihood.nats_per_word:.4f} nats per word")
+        if self.effective is not None:
+            parts.append(f"{self.effective:.1f} of {len(self.share)} mixtures in use")
+        return ", ".join(parts)
+
+
+class Validator:
+    """The validation text, ready to be used again and again."""
+
+    def __init__(self, config: Config, pair: Pair, target: Coding, references: Sequence[str]) -> None:
+        self.config, self.pair, self.target = config, pair, target
+        self.references = list(references)
+
+    def run(self, model: Generator, world: World) -> Result:
+        """Validate, each process a share of the lines; the result is the same everywhere."""
+        training = model.training
+        likelihood = self._likelihood(model, world)
+        effective, share = self._usage(model, world.device)
+        translations, scores = None, (None, None)
+        if self.pair.source is not None:
+            translations = self._translate(model, world)
+            scores = bleu_and_chrf(translations, self.references, self.target)
+        model.train(training)
+        return Result(likelihood, *scores, effective, share, translations)
+
+    def _likelihood(self, model: Generator, world: World) -> LikelihoodReport:
+        target, source = self.pair.target, self.pair.source
+        window = self.config.training.window
+        if window:
+            nll = score_running_text(model, target, window, world.device)
+            return likelihood(nll, target, self.target).report()
+        mine = range(world.rank, len(target), world.size)
+        target = EncodedText.of([target[line] for line in mine])
+        source = None if source is None else EncodedText.of([source[line] for line in mine])
+        scores = score_lines(model, target, source, world.device) if mine else []
+        sums = astuple(likelihood(np.concatenate([np.empty(0), *scores]), target, self.target))
+        nats, known_nats, *counts = world.sum(sums)
+        return Likelihood(nats, known_nats, *map(int, counts)).report()
+
+    def _translate(self, model: Generator, world: World) -> list[str]:
+        assert self.pair.source is not None
+        mine = [self.pair.source[line].tolist() for line in range(world.rank, len(self.references), world.size)]
+        found = search_lines(model, self.target, mine, self.config.search, world.device)
+        codes: list[list[int]] = [[]] * len(self.references)
+        for rank, part in enumerate(world.gather([hypotheses[0].codes for hypotheses in found])):
+            codes[rank :: world.size] = part
+        return self.target.decode_lines(codes)
+
+    @torch.no_grad()
+    def _usage(self, model: Generator, device: torch.device) -> tuple[float | None, Sequence[float]]:
+        """How many mixtures are in use on the first batch of the text."""
+        if self.config.head.mixtures < 2:
+            return None, ()
+        model.eval()
+        longest = max(int(text.lengths.max()) + 1 for text in self.pair.texts())
+        batches = SentenceBatches(self.pair.target, self.pair.source, tokens=max(USAGE_TOKENS, longest))
+        batch = next(batches.epoch(0)).to(device)
+        hidden, _ = model.body(batch)
+        usage = model.head.usage(hidden[batch.target != self.target.pad])  # type: ignore[operator]
+        return usage.effective, usage.share
+
+    def write(self, path: Path, translations: Sequence[str]) -> None:
+        """Keep translations, one a line."""
+        with written_whole(path) as file:
+            file.writelines(f"{line}\n" for line in translations)
