@@ -12,7 +12,7 @@ from fastmos.data.batches import Batch, decoding_batch
 from fastmos.errors import InputError
 from fastmos.heads import HEADS
 from fastmos.models import AttentionLSTM, Generator, LanguageModel, Transformer, uniform_
-from fastmos.search import PENALTIES, Hypothesis, beam_search, greedy, sample
+from fastmos.search import BLOCK, PENALTIES, Hypothesis, _top, beam_search, greedy, sample
 
 PAD, BOS, EOS, UNK = range(4)
 CODES = 8
@@ -191,6 +191,18 @@ def test_greedy_takes_the_best_code_at_every_step() -> None:
             codes.append(code)
         assert ours[0].codes == codes
         assert ours[0].log_prob == pytest.approx(model.score(line, codes))
+
+
+@pytest.mark.parametrize("k", [1, 3, 6])
+@pytest.mark.parametrize("length", [1, 5, 24 * BLOCK - 1, 24 * BLOCK, 30 * BLOCK + 7])
+def test_top_is_topk(length: int, k: int) -> None:
+    x = torch.stack([torch.randperm(length, generator=torch.Generator().manual_seed(n)) for n in range(7)]).double()
+    x[0, length // 2 :] = -torch.inf
+    x[1] = x[1].sort().values
+    ours, theirs = _top(x, k), x.topk(min(k, length))
+    assert torch.equal(ours[0], theirs.values)
+    assert torch.equal(x.gather(1, ours[1]), theirs.values)
+    assert all(len(set(row)) == len(row) for row in ours[1].tolist())
 
 
 def test_no_lines_give_no_results() -> None:

@@ -24,6 +24,8 @@ PENALTIES: dict[str, Callable[[Tensor, float], Tensor]] = {
     "average": lambda length, alpha: length,
 }
 
+BLOCK = 64  # codes
+
 
 class Model(Protocol):
     """What search asks of a model."""
@@ -95,7 +97,7 @@ def beam_search(
         _forbid(log_probs, coding, last, time < min_length, (time >= longest).repeat_interleave(width))
 
         # The best continuations of each row, then of each sentence: so many that without eos `beam` are left.
-        values, codes = log_probs.topk(min(2 * beam, log_probs.shape[1]))  # [N, k]
+        values, codes = _top(log_probs, beam + 1)  # [N, k]
         total = (live[..., None] + values.view(sentences, width, -1)).flatten(1)  # [B, w k]
         total, best = total.topk(min(2 * beam, total.shape[1]))  # [B, 2 beam]
         parents, codes = best // values.shape[1], codes.view(sentences, -1).gather(1, best)
@@ -212,6 +214,23 @@ def _forbid(log_probs: Tensor, coding: Coding, last: Tensor, too_short: bool, at
         eos = log_probs[:, coding.eos].clone()
         log_probs.masked_fill_((at_limit & (eos > -torch.inf))[:, None], -torch.inf)
         log_probs[:, coding.eos] = eos
+
+
+def _top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """The k greatest of each row of x [N, V] and their places, as `topk`, which is slow on long rows.
+
+    They lie in the k blocks that have the greatest maxima, or in the few places after the last whole block.
+    """
+    blocks = x.shape[1] // BLOCK
+    if blocks < 4 * k:
+        values, places = x.topk(min(k, x.shape[1]))
+        return values, places
+    whole = x[:, : blocks * BLOCK].view(len(x), blocks, BLOCK)  # [N, blocks, BLOCK]
+    best = whole.amax(2).topk(k).indices[..., None]  # [N, k, 1]
+    rest = torch.arange(blocks * BLOCK, x.shape[1], device=x.device).expand(len(x), -1)
+    places = torch.cat([(best * BLOCK + torch.arange(BLOCK, device=x.device)).flatten(1), rest], 1)
+    values, among = x.gather(1, places).topk(k)
+    return values, places.gather(1, among)
 
 
 def _truncate(logits: Tensor, top_k: int | None, top_p: float | None) -> Tensor:

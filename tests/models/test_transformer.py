@@ -21,6 +21,7 @@ def copy_attention(theirs: nn.MultiheadAttention, ours: Attention) -> None:
 
 
 @torch.no_grad()
+@pytest.mark.filterwarnings("ignore:.*nested.tensor")
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_equals_torch_transformer(norm: Any, make_batch: Callable[..., Any]) -> None:
     ours = Transformer(11, 11, width=8, inner=16, heads=2, layers=2, norm=norm).double().eval()

@@ -173,14 +173,14 @@ class Transformer(nn.Module):
         source = torch.stack([layer.source.keys_values(memory) for layer in self._decoder()])
         shape = (self.layers, 2, len(memory), self.heads, FIRST_SLOTS, self.width // self.heads)
         mine = source_mask.new_zeros(len(memory), 0)
-        return TransformerState(source, source_mask, memory.new_zeros(shape), mine, 0)
+        return TransformerState(source, source_mask, memory.new_empty(shape), mine, 0)
 
     def step(self, codes: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         source, source_mask, cache, mine, position = state
         sentences, rows = source.shape[2], len(codes) // source.shape[2]  # rows of each sentence
         used = mine.shape[1]
         while used + rows > cache.shape[4]:
-            cache = torch.cat([cache, torch.zeros_like(cache)], 4)
+            cache = torch.cat([cache, torch.empty_like(cache)], 4)
         self_slot = torch.eye(rows, dtype=torch.bool, device=codes.device).repeat(sentences, 1)
         mine = torch.cat([mine, self_slot], 1)  # [N, used + rows]
         mask = mine.view(sentences, 1, rows, -1)
