@@ -1,13 +1,13 @@
 """Text is coded once, whole or not at all, in one process or many, and again only when something changed."""
 
 import gzip
-import multiprocessing
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -53,6 +53,26 @@ def rows(text: EncodedText) -> list[list[int]]:
 def folders(cache: Path) -> list[str]:
     """What a cache holds beside its lock."""
     return sorted(path.name for path in cache.iterdir() if path.name != ".lock")
+
+
+def is_worker(pid: int | str) -> bool:
+    """Is this a process that codes text and has not ended? (Elsewhere than on Linux, nobody can tell.)"""
+    try:
+        return b"serve()" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def workers_of(pid: int) -> list[int]:
+    def parent(process: str) -> int:
+        return int(Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[1])
+
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has just ended
+            if is_worker(path.name) and parent(path.name) == pid:
+                found.append(int(path.name))
+    return found
 
 
 def test_lines_of_several_files_in_codes(tmp_path: Path, coding: WordCoding) -> None:
@@ -122,7 +142,7 @@ def test_a_pool_gives_what_one_process_gives(tmp_path: Path, coding: WordCoding,
     alone = encode_files([file], coding, tmp_path / "alone", processes=1)
     pooled = encode_files([file], coding, tmp_path / "pooled", processes=2)
     assert rows(alone) == rows(pooled) == coding.encode_lines(some_lines(157))
-    assert multiprocessing.active_children() == []
+    assert workers_of(os.getpid()) == []
     assert folders(tmp_path / "alone") == folders(tmp_path / "pooled")
 
 
@@ -160,7 +180,7 @@ def test_bad_text_ends_a_pool(tmp_path: Path, coding: WordCoding, small_chunks: 
     (tmp_path / "a").write_bytes(b"w1\n" * 120 + b"\xff\n")
     with pytest.raises(InputError, match="line 121: not UTF-8"):
         encode_files([tmp_path / "a"], coding, tmp_path / "cache", processes=2)
-    assert folders(tmp_path / "cache") == [] and multiprocessing.active_children() == []
+    assert folders(tmp_path / "cache") == [] and workers_of(os.getpid()) == []
 
 
 def test_files_that_are_none_are_refused(tmp_path: Path, coding: WordCoding) -> None:
@@ -230,8 +250,24 @@ def test_a_broken_off_build_leaves_nothing_and_can_be_done_again(
     with monkeypatch.context() as patch, pytest.raises(type(error)):
         patch.setattr(encoded, "progress", broken)
         encode_files([file], coding, tmp_path / "cache", processes=processes)
-    assert folders(tmp_path / "cache") == [] and multiprocessing.active_children() == []
+    assert folders(tmp_path / "cache") == [] and workers_of(os.getpid()) == []
     assert len(encode_files([file], coding, tmp_path / "cache", processes=1)) == 100
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
+def test_a_worker_that_dies_ends_the_build(
+    tmp_path: Path, coding: WordCoding, small_chunks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deadly(items: Iterator[encoded.Chunk], what: str, total: int) -> Iterator[encoded.Chunk]:
+        yield next(items)
+        for worker in workers_of(os.getpid()):
+            os.kill(worker, signal.SIGKILL)
+        yield from items
+
+    monkeypatch.setattr(encoded, "progress", deadly)
+    with pytest.raises(ChildProcessError, match="died with status -9; is there memory enough"):
+        encode_files([write(tmp_path / "a", some_lines(500))], coding, tmp_path / "cache", processes=2)
+    assert folders(tmp_path / "cache") == [] and workers_of(os.getpid()) == []
 
 
 def test_the_second_of_two_builders_takes_what_the_first_made(tmp_path: Path) -> None:
@@ -243,34 +279,23 @@ def test_the_second_of_two_builders_takes_what_the_first_made(tmp_path: Path) ->
     assert folders(tmp_path) == ["key"] and (folder / "codes.bin").read_text() == "first"
 
 
-# A process that builds in a pool of two, names its workers once the first chunk is done, and then waits for its end.
+# A process that builds in a pool of two, says so once the first chunk is done, and then waits for its end.
 BUILDER = """
-import multiprocessing, os, signal, time
+import signal, time
 from pathlib import Path
 from fastmos.codings import load_coding
 from fastmos.data import encoded
 
 def waiting(items, what, total):
     yield next(items)
-    pids = [str(child.pid) for child in multiprocessing.active_children()]
-    Path("pids.new").write_text(" ".join(pids))
-    os.rename("pids.new", "pids")
+    Path("ready").touch()
     while True:
         time.sleep(0.1)
 
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin without it
-    encoded.CHUNK, encoded.POOL_FROM, encoded.progress = 10, 3, waiting
-    encoded.encode_files(["a"], load_coding("coding.json"), "cache", processes=2)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin without it
+encoded.CHUNK, encoded.POOL_FROM, encoded.progress = 10, 3, waiting
+encoded.encode_files(["a"], load_coding("coding.json"), "cache", processes=2)
 """
-
-
-def alive(pid: int) -> bool:
-    """Is there such a process that has not ended? (One that nobody has waited for yet, state Z, has.)"""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def wait_until(done: Callable[[], bool], otherwise: str) -> None:
@@ -290,15 +315,15 @@ def test_an_ended_builder_takes_its_workers_with_it(tmp_path: Path, coding: Word
         [sys.executable, "builder.py"], cwd=tmp_path, start_new_session=True, stderr=subprocess.DEVNULL
     )
     try:
-        wait_until((tmp_path / "pids").exists, "no worker started")
-        workers = [int(pid) for pid in (tmp_path / "pids").read_text().split()]
-        assert workers
+        wait_until((tmp_path / "ready").exists, "no chunk was coded")
+        workers = workers_of(builder.pid)
+        assert len(workers) == 2
         if how == signal.SIGINT:
             os.killpg(builder.pid, how)  # as a terminal does
         else:
             builder.kill()
         assert builder.wait(DEADLINE) != 0
-        wait_until(lambda: not any(map(alive, workers)), "workers outlived the builder")
+        wait_until(lambda: not any(map(is_worker, workers)), "workers outlived the builder")
     finally:
         builder.kill()
         builder.wait()

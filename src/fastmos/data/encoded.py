@@ -5,21 +5,22 @@
 old folder is never wrong, only unused: nothing deletes it but you, at any time.
 """
 
+import errno
 import hashlib
-import multiprocessing
 import os
 import shutil
-import signal
 import socket
-import threading
+import subprocess
+import sys
 from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from queue import SimpleQueue
+from typing import IO, Any
 
 import numpy as np
 
@@ -234,61 +235,102 @@ def _flatten(coded: Sequence[Sequence[int]], dtype: np.dtype[Any]) -> Chunk:
     return np.fromiter(chain.from_iterable(coded), dtype, int(lengths.sum())), lengths
 
 
-# ---- the pool: fresh processes (a fork would copy torch's threads half-way), each with its own copy of the coding
+# ---- the pool: plain child processes, which need no guarded main module and know nothing of the threads of this one
 
 
-def _encoded_in_pool(chunks: Iterable[list[str]], saved: Path, dtype: np.dtype[Any], processes: int) -> Iterator[Chunk]:
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(processes, context, _start_worker, (str(saved), dtype.str)) as pool:
+def _encoded_in_pool(
+    chunks: Iterable[list[str]], saved: Path, dtype: np.dtype[Any], processes: int
+) -> Generator[Chunk, None, None]:
+    workers = [_Worker(saved, dtype) for _ in range(processes)]
+    free: SimpleQueue[_Worker] = SimpleQueue()
+    for worker in workers:
+        free.put(worker)
+
+    def encode(lines: list[str]) -> Chunk:
+        worker = free.get()
+        try:
+            return worker.encode(lines)
+        finally:
+            free.put(worker)
+
+    with ThreadPoolExecutor(processes) as threads:  # one waits for each worker
         waiting: deque[Future[Chunk]] = deque()
         try:
             for lines in chunks:
-                with _interrupts_held():  # the first call starts the processes, and they inherit it: Ctrl-C is ours
-                    waiting.append(pool.submit(_work, lines))
+                waiting.append(threads.submit(encode, lines))
                 if len(waiting) > 2 * processes:  # enough to keep all busy; more would only fill memory
                     yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
         finally:
-            pool.shutdown(wait=True, cancel_futures=True)
+            for future in waiting:
+                future.cancel()
+            for worker in workers:
+                worker.end()
 
 
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Let a Ctrl-C wait until the block is done (where the system can)."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+class _Worker:
+    """A child process with the coding: lines go in, codes come out.
+
+    It is a session of its own, so that a terminal's Ctrl-C is for us alone, and it ends when its input does: when we
+    end, however we end.
+    """
+
+    def __init__(self, saved: Path, dtype: np.dtype[Any]) -> None:
+        self.dtype = dtype
+        program = "from fastmos.data.encoded import serve; serve()"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program, str(saved), dtype.str],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.input, self.output = self.process.stdin, self.process.stdout
+
+    def encode(self, lines: list[str]) -> Chunk:
+        try:
+            _send(self.input, "\n".join(lines).encode())
+            lengths = np.frombuffer(_receive(self.output), np.int64)
+            return np.frombuffer(_receive(self.output), self.dtype), lengths
+        except (BrokenPipeError, EOFError):
+            died = f"a process that codes text died with status {self.process.wait()}; is there memory enough?"
+            raise ChildProcessError(errno.ECHILD, died) from None
+
+    def end(self) -> None:
+        """It holds nothing of value, so it need not be asked."""
+        self.process.kill()
+        self.process.wait()
+        with suppress(OSError):  # what it did not read
+            self.input.close()
+        self.output.close()
 
 
-_worker: tuple[Coding, np.dtype[Any]]  # what a worker process holds
+def serve() -> None:
+    """What a worker does until its input ends."""
+    coding, dtype = load_coding(sys.argv[1]), np.dtype(sys.argv[2])
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            codes, lengths = _flatten(coding.encode_lines(_receive(sys.stdin.buffer).decode().split("\n")), dtype)
+            _send(sys.stdout.buffer, lengths.tobytes())
+            _send(sys.stdout.buffer, codes.tobytes())
 
 
-def _start_worker(saved: str, dtype: str) -> None:
-    global _worker
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    _worker = load_coding(Path(saved)), np.dtype(dtype)
+def _send(stream: IO[bytes], message: bytes) -> None:
+    stream.write(len(message).to_bytes(8, "little"))
+    stream.write(message)
+    stream.flush()
 
 
-def _end_with_parent() -> None:
-    """Leave no orphan when the parent is killed without a chance to say so."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def _work(lines: list[str]) -> Chunk:
-    coding, dtype = _worker
-    return _flatten(coding.encode_lines(lines), dtype)
+def _receive(stream: IO[bytes]) -> bytes:
+    header = stream.read(8)
+    size = int.from_bytes(header, "little")
+    message = stream.read(size)
+    if len(header) < 8 or len(message) < size:
+        raise EOFError
+    return message
 
 
 def _cores() -> int:
-    with suppress(AttributeError):  # not on every system
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
