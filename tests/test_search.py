@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from fastmos.codings import Coding, TableCoding, WordCoding
 from fastmos.data.batches import Batch, decoding_batch
 from fastmos.errors import InputError
 from fastmos.heads import HEADS
@@ -19,25 +20,9 @@ CODES = 8
 NORMS: list[Any] = ["none", "gnmt", "average"]
 
 
-class Words:
-    """A coding in which everything may follow everything."""
-
-    pad, bos, eos = PAD, BOS, EOS
-
-    def allowed(self, codes: Tensor) -> Tensor | None:
-        return None
-
-
-class Table(Words):
-    """Rows 4 and 5, columns 6 and 7; cell (5, 7) is empty."""
-
-    def allowed(self, codes: Tensor) -> Tensor | None:
-        start = [0, 0, 1, 1, 1, 1, 0, 0]
-        after = {4: [0, 0, 0, 0, 0, 0, 1, 1], 5: [0, 0, 0, 0, 0, 0, 1, 0]}
-        return torch.tensor([after.get(code, start) for code in codes.tolist()], dtype=torch.bool).view(-1, CODES)
-
-
-CODINGS = {"words": Words(), "table": Table()}
+WORDS = WordCoding(["a", "b", "c", "d"])
+TABLE = TableCoding([], ["aa", "ab", "ba"], cells=[0, 1, 2], rows=2, columns=2)  # rows 4, 5; columns 6, 7; (5, 7) empty
+CODINGS: dict[str, Coding] = {"words": WORDS, "table": TABLE}
 
 
 class State(NamedTuple):
@@ -80,7 +65,7 @@ def lines_of(*lines: int) -> Batch:
     return decoding_batch([[line] for line in lines])
 
 
-def legal(coding: Words, codes: tuple[int, ...], shortest: int, longest: int) -> bool:
+def legal(coding: Coding, codes: tuple[int, ...], shortest: int, longest: int) -> bool:
     """Is this a whole output? The limit may be passed by the code that completes a word."""
     for before, code in itertools.pairwise([BOS, *codes, EOS]):
         allowed = coding.allowed(torch.tensor([before]))
@@ -89,10 +74,10 @@ def legal(coding: Words, codes: tuple[int, ...], shortest: int, longest: int) ->
     return shortest <= len(codes) <= longest or (len(codes) == longest + 1 > 1 and codes[-1] in (6, 7))
 
 
-def everything(model: ToyModel, coding: Words, line: int, norm: str, shortest: int, longest: int) -> list[Hypothesis]:
+def everything(model: ToyModel, coding: Coding, line: int, norm: str, shortest: int, longest: int) -> list[Hypothesis]:
     """All outputs, best first."""
     found = []
-    for length in range(longest + (2 if isinstance(coding, Table) else 1)):
+    for length in range(longest + (2 if coding is TABLE else 1)):
         for codes in itertools.product(range(3, CODES), repeat=length):
             if legal(coding, codes, shortest, longest):
                 log_prob = model.score(line, list(codes))
@@ -129,7 +114,7 @@ def test_a_wide_beam_finds_the_best_of_all(coding: str, norm: Any, shortest: int
         assert_same(ours, everything(model, CODINGS[coding], line, norm, shortest, limit)[:10])
 
 
-def plain_beam(model: ToyModel, coding: Words, line: int, beam: int, nbest: int, norm: str, longest: int) -> Any:
+def plain_beam(model: ToyModel, coding: Coding, line: int, beam: int, nbest: int, norm: str, longest: int) -> Any:
     """Beam search of one line, written for the reader, that goes on until the last hypothesis has ended."""
     live: list[tuple[float, list[int]]] = [(0.0, [])]
     found = []
@@ -165,7 +150,7 @@ def test_stopping_early_loses_nothing(beam: int, coding: str, norm: Any) -> None
 
 def test_the_search_does_stop_early() -> None:
     model = ToyModel(sharpness=4.0)
-    beam_search(model, Words(), lines_of(*range(3, 11)), max_length=50)
+    beam_search(model, WORDS, lines_of(*range(3, 11)), max_length=50)
     assert model.rows_stepped < 8 * 5 * 50 / 4
 
 
@@ -173,15 +158,15 @@ def test_the_search_does_stop_early() -> None:
 def test_batch_mates_do_not_matter_and_nbest_are_distinct(norm: Any) -> None:
     model, lines = ToyModel(), list(range(3, 19))
     options: dict[str, Any] = {"beam": 4, "nbest": 4, "normalise": norm, "max_length": 12}
-    together = beam_search(model, Table(), lines_of(*lines), **options)
+    together = beam_search(model, TABLE, lines_of(*lines), **options)
     for line, ours in zip(lines, together, strict=True):
-        assert_same(ours, beam_search(model, Table(), lines_of(line), **options)[0])
+        assert_same(ours, beam_search(model, TABLE, lines_of(line), **options)[0])
         assert len({tuple(hypothesis.codes) for hypothesis in ours}) == len(ours) == 4
 
 
 def test_greedy_takes_the_best_code_at_every_step() -> None:
     model = ToyModel()
-    for line, ours in zip(range(3, 11), greedy(model, Words(), lines_of(*range(3, 11)), max_length=20), strict=True):
+    for line, ours in zip(range(3, 11), greedy(model, WORDS, lines_of(*range(3, 11)), max_length=20), strict=True):
         codes: list[int] = []
         while len(codes) < 20:
             log_probs = model.log_probs(torch.tensor([line]), torch.tensor([[BOS, *codes]]))[0]
@@ -206,26 +191,27 @@ def test_top_is_topk(length: int, k: int) -> None:
 
 
 def test_no_lines_give_no_results() -> None:
-    assert beam_search(ToyModel(), Words(), lines_of()) == []
-    assert sample(ToyModel(), Words(), lines_of()) == []
+    assert beam_search(ToyModel(), WORDS, lines_of()) == []
+    assert sample(ToyModel(), WORDS, lines_of()) == []
 
 
-class Endless(Words):
+class Endless(WordCoding):
     """A coding in which no word ever ends."""
 
     def allowed(self, codes: Tensor) -> Tensor | None:
         return torch.tensor([0, 0, 0, 0, 1, 1, 1, 1], dtype=torch.bool).expand(len(codes), -1)
 
 
-class DeadEnd(Words):
+class DeadEnd(WordCoding):
     """A coding in which nothing may follow the first code."""
 
     def allowed(self, codes: Tensor) -> Tensor | None:
         return (codes == BOS)[:, None] & (torch.arange(CODES) > UNK)
 
 
-@pytest.mark.parametrize(("coding", "length"), [(Endless(), 4), (DeadEnd(), 1)])
-def test_what_cannot_end_is_said_to_be_unfinished(coding: Words, length: int) -> None:
+@pytest.mark.parametrize(("kind", "length"), [(Endless, 4), (DeadEnd, 1)])
+def test_what_cannot_end_is_said_to_be_unfinished(kind: type[WordCoding], length: int) -> None:
+    coding = kind(WORDS.words)
     for found in (beam_search, sample):
         (hypothesis,), (other,) = found(ToyModel(), coding, lines_of(3, 4), max_length=3)
         assert not hypothesis.finished and not other.finished
@@ -247,8 +233,8 @@ def test_log_prob_is_what_scoring_gives(name: str) -> None:
     sources = [[3, 4, 5], [6], [], [7, 6, 5, 4, 3, 3, 4], [5, 5]]
     batch = decoding_batch(sources)
     searches = [
-        beam_search(model, Table(), batch, beam=3, nbest=3, normalise="gnmt", max_length=15),
-        sample(model, Table(), batch, samples=3, max_length=15),
+        beam_search(model, TABLE, batch, beam=3, nbest=3, normalise="gnmt", max_length=15),
+        sample(model, TABLE, batch, samples=3, max_length=15),
     ]
     for source, line in [pair for found in searches for pair in zip(sources, found, strict=True)]:
         for hypothesis in line:
@@ -256,9 +242,9 @@ def test_log_prob_is_what_scoring_gives(name: str) -> None:
             scored.inputs = torch.tensor([[BOS, *hypothesis.codes]])
             scored.target = torch.tensor([[*hypothesis.codes, EOS]])
             assert -float(model(scored)[0].nll.sum()) == pytest.approx(hypothesis.log_prob, rel=1e-5)
-            assert legal(Table(), tuple(hypothesis.codes), 0, 15)
+            assert legal(TABLE, tuple(hypothesis.codes), 0, 15)
     for line, source in zip(searches[0], sources, strict=True):
-        alone = beam_search(model, Table(), decoding_batch([source]), beam=3, nbest=3, normalise="gnmt", max_length=15)
+        alone = beam_search(model, TABLE, decoding_batch([source]), beam=3, nbest=3, normalise="gnmt", max_length=15)
         assert_same(alone[0], line)
 
 
@@ -274,7 +260,7 @@ def chi_square(counts: Tensor, probs: Tensor) -> tuple[float, int]:
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 1.5])
 def test_sampling_frequencies(temperature: float) -> None:
     model = ToyModel(sharpness=1.0)
-    drawn = sample(model, Words(), lines_of(3), samples=5000, temperature=temperature, seed=7, max_length=2)[0]
+    drawn = sample(model, WORDS, lines_of(3), samples=5000, temperature=temperature, seed=7, max_length=2)[0]
     probs = {}
     for codes in [c for n in range(3) for c in itertools.product(range(3, CODES), repeat=n)]:
         probability = 1.0
@@ -293,7 +279,7 @@ def test_sampling_frequencies(temperature: float) -> None:
 @pytest.mark.parametrize(("top_k", "top_p"), [(1, None), (2, None), (None, 0.3), (None, 0.7), (3, 0.8), (99, 1.0)])
 def test_truncated_sampling_stays_among_the_likeliest(top_k: int | None, top_p: float | None) -> None:
     model = ToyModel(sharpness=1.0)
-    drawn = sample(model, Words(), lines_of(4), samples=2000, top_k=top_k, top_p=top_p, seed=3, max_length=1)[0]
+    drawn = sample(model, WORDS, lines_of(4), samples=2000, top_k=top_k, top_p=top_p, seed=3, max_length=1)[0]
     log_probs = model.log_probs(torch.tensor([4]), torch.tensor([[BOS]]))[0]
     log_probs[:2] = -torch.inf
     probs, order = log_probs.softmax(0).sort(descending=True)
@@ -306,7 +292,7 @@ def test_truncated_sampling_stays_among_the_likeliest(top_k: int | None, top_p: 
 
 def test_sampling_repeats_with_its_seed() -> None:
     model, batch = ToyModel(sharpness=0.5), lines_of(3, 4, 5)
-    first, again, other = (sample(model, Table(), batch, samples=4, seed=seed, max_length=8) for seed in (1, 1, 2))
+    first, again, other = (sample(model, TABLE, batch, samples=4, seed=seed, max_length=8) for seed in (1, 1, 2))
     assert first == again != other
     assert [len(line) for line in first] == [4, 4, 4]
 
@@ -323,7 +309,7 @@ def test_sampling_repeats_with_its_seed() -> None:
 )
 def test_bad_options_of_beam_search(options: dict[str, Any], sentence: str) -> None:
     with pytest.raises(InputError, match=sentence):
-        beam_search(ToyModel(), Words(), lines_of(3), **options)
+        beam_search(ToyModel(), WORDS, lines_of(3), **options)
 
 
 @pytest.mark.parametrize(
@@ -331,4 +317,4 @@ def test_bad_options_of_beam_search(options: dict[str, Any], sentence: str) -> N
 )
 def test_bad_options_of_sampling(options: dict[str, Any]) -> None:
     with pytest.raises(InputError):
-        sample(ToyModel(), Words(), lines_of(3), **options)
+        sample(ToyModel(), WORDS, lines_of(3), **options)

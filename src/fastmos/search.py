@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import Tensor
 
+from fastmos.codings import Coding
 from fastmos.data.batches import Batch
 from fastmos.errors import InputError
 
@@ -33,16 +34,6 @@ class Model(Protocol):
     def start(self, batch: Batch) -> Any: ...
     def step(self, codes: Tensor, state: Any) -> tuple[Tensor, Any]: ...
     def reorder(self, state: Any, rows: Tensor, sentences: Tensor | None = None) -> Any: ...
-
-
-class Coding(Protocol):
-    """What search asks of a coding."""
-
-    pad: int
-    bos: int
-    eos: int
-
-    def allowed(self, codes: Tensor) -> Tensor | None: ...
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from fastmos.data.batches import PAD, Batch
+from fastmos.codings import PAD
+from fastmos.data.batches import Batch
 from fastmos.errors import InputError
 
 

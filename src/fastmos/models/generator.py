@@ -16,7 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastmos.data.batches import PAD, Batch
+from fastmos.codings import PAD
+from fastmos.data.batches import Batch
 from fastmos.heads import HeadOutput
 from fastmos.heads.loss import Smoothing
 

@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastmos.data.batches import PAD, Batch
+from fastmos.codings import PAD
+from fastmos.data.batches import Batch
 from fastmos.errors import InputError
 
 Norm = Literal["post", "pre"]
