@@ -151,7 +151,11 @@ class BPECoding(Coding):
 
     def _cut_in_rust(self, word: str) -> list[str]:
         symbols, position = [], 0
-        for token in self._model.tokenize(word):
+        try:
+            tokens = self._model.tokenize(word)
+        except UnicodeEncodeError:
+            raise InputError(f"{word!r} holds half of a surrogate pair, which is not text; mend the text") from None
+        for token in tokens:
             symbol: str = token.value
             if symbol == UNSEEN:
                 symbol = word[position] + (END if position == len(word) - 1 else "")

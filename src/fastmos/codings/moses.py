@@ -7,6 +7,7 @@ lines and write lines: they need no guarded main module and know nothing of the 
 
 import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -16,11 +17,23 @@ from functools import cache
 from fastmos.errors import InputError
 
 LINES_WORTH_A_PROCESS = 4_000
-WORDS_AT_ONCE = 1_000  # the rules take time quadratic in a line's words, so a longer line is treated in parts
 CHARACTERS_REMEMBERED = 500_000_000
 
-# (direction, language) -> line -> result
-_remembered: dict[tuple[str, str], dict[str, str]] = {}
+
+class _Memory(dict[str, str]):
+    """Lines treated before and their results; when they no longer fit, the older ones go."""
+
+    characters = 0
+
+    def remember(self, fresh: dict[str, str]) -> None:
+        self.characters += sum(map(len, fresh))
+        if self.characters > CHARACTERS_REMEMBERED:
+            self.clear()
+            self.characters = sum(map(len, fresh))
+        self.update(fresh)
+
+
+_memories: dict[tuple[str, str], _Memory] = {}  # by direction and language
 
 
 def tokenise(lines: Sequence[str], language: str) -> list[str]:
@@ -50,7 +63,7 @@ def _languages() -> list[str]:
 
 def _treat(direction: str, lines: Sequence[str], language: str) -> list[str]:
     """Look each line up; work on those not yet seen, on all cores if they are many."""
-    known = _remembered.setdefault((direction, language), {})
+    known = _memories.setdefault((direction, language), _Memory())
     lines = [line.replace("\n", " ") for line in lines]
     new = [line for line in dict.fromkeys(lines) if line not in known]
     processes = min(_cores(), len(new) // LINES_WORTH_A_PROCESS)
@@ -65,15 +78,8 @@ def _treat(direction: str, lines: Sequence[str], language: str) -> list[str]:
         results = list(map(_rules(direction, language), new))
     fresh = dict(zip(new, results, strict=True))
     treated = [known[line] if line in known else fresh[line] for line in lines]
-    _remember(known, fresh)
+    known.remember(fresh)
     return treated
-
-
-def _remember(known: dict[str, str], fresh: dict[str, str]) -> None:
-    """Keep results while they fit; when they no longer do, the older ones go."""
-    if sum(map(len, known)) + sum(map(len, fresh)) > CHARACTERS_REMEMBERED:
-        known.clear()
-    known.update(fresh)
 
 
 def _cores() -> int:
@@ -81,10 +87,19 @@ def _cores() -> int:
 
 
 def _child(direction: str, lines: list[str], language: str) -> list[str]:
-    command = [sys.executable, "-m", "fastmos.codings.moses", direction, language]
+    command = [sys.executable, "-c", "from fastmos.codings import moses; moses.filter_lines()", direction, language]
     text = "".join(f"{line}\n" for line in lines)
-    done = subprocess.run(command, input=text.encode(), stdout=subprocess.PIPE, check=True)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, input=text.encode(), stdout=subprocess.PIPE, env=environment, check=True)
     return done.stdout.decode().split("\n")[:-1]
+
+
+def filter_lines() -> None:
+    """What a child process does: lines in, lines out."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # end without a word when the parent is interrupted
+    treat = _rules(*sys.argv[1:])
+    for line in sys.stdin.buffer.read().decode().split("\n")[:-1]:
+        sys.stdout.buffer.write(treat(line).encode() + b"\n")
 
 
 @cache
@@ -94,25 +109,10 @@ def _rules(direction: str, language: str) -> Callable[[str], str]:
 
     if direction == "detokenise":
         detokeniser = MosesDetokenizer(language)
-        return lambda line: _in_parts(lambda words: str(detokeniser.detokenize(words)), line)
+        return lambda line: _one_line(detokeniser.detokenize(line.split(" ")))
     normaliser, tokeniser = MosesPunctNormalizer(language), MosesTokenizer(language)
-    return lambda line: _in_parts(
-        lambda words: str(tokeniser.tokenize(normaliser.normalize(" ".join(words)), return_str=True)), line
-    )
+    return lambda line: _one_line(tokeniser.tokenize(normaliser.normalize(line), return_str=True))
 
 
-def _in_parts(treat: Callable[[list[str]], str], line: str) -> str:
-    words = line.split(" ")
-    parts = (treat(words[start : start + WORDS_AT_ONCE]) for start in range(0, len(words), WORDS_AT_ONCE))
-    return " ".join(parts).replace("\n", " ")
-
-
-def _filter(direction: str, language: str) -> None:
-    """The child process: lines in, lines out."""
-    treat = _rules(direction, language)
-    for line in sys.stdin.buffer.read().decode().split("\n")[:-1]:
-        sys.stdout.buffer.write(treat(line).encode() + b"\n")
-
-
-if __name__ == "__main__":
-    _filter(*sys.argv[1:])
+def _one_line(text: str) -> str:
+    return text.replace("\n", " ")

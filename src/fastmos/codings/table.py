@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Cells = np.ndarray[Any, np.dtype[np.int64]]
 TABLES = ("frequency", "random")
+LONGEST_SIDE = 10_000_000
 
 
 class TableCoding(Coding):
@@ -163,9 +164,10 @@ class TableCoding(Coding):
 
     def _check_bijection(self) -> None:
         """Each word has one place and each place at most one word."""
-        if self.rows < 1 or self.columns < 1:
+        if not (1 <= self.rows <= LONGEST_SIDE and 1 <= self.columns <= LONGEST_SIDE):
             raise InputError(
-                f"a table of {self.rows} x {self.columns} cells holds no words; give at least one row and column"
+                f"a table of {self.rows} x {self.columns} cells cannot be; "
+                f"each side must lie between 1 and {LONGEST_SIDE:,}"
             )
         check_words([*self.frequent, *self.table_words])
         if self.cells.shape != (len(self.table_words),):
@@ -191,7 +193,9 @@ class TableCoding(Coding):
     def from_json(cls, value: dict[str, Any]) -> Self:
         rows, columns, places = field(value, "rows", int), field(value, "columns", int), field(value, "table", list)
         for place in places:
-            if [type(item) for item in place] != [str, int, int] or not 0 <= place[2] < columns:
+            if [type(item) for item in place] != [str, int, int] or not (
+                0 <= place[1] < rows and 0 <= place[2] < columns
+            ):
                 raise InputError(f"its field 'table' is damaged at {place}")
         words, cells = [place[0] for place in places], [place[1] * columns + place[2] for place in places]
         return cls(field(value, "frequent", str), words, cells, rows, columns, Text.from_json(value.get("text")))
@@ -202,7 +206,9 @@ def table_sizes(
 ) -> tuple[int, int, int]:
     """Frequent words, rows and columns for a vocabulary of `words`, from those given and the rule for the others."""
     side = math.isqrt(words - 1) + 1  # ceil(sqrt(words)), exactly
-    rows, columns = rows or side, columns or side
+    rows, columns = side if rows is None else rows, side if columns is None else columns
+    if rows < 1 or columns < 1 or (frequent or 0) < 0:
+        raise InputError(f"{frequent or 0} frequent words, {rows} rows and {columns} columns make no table")
     if size is not None and frequent is not None and size != frequent + rows + columns:
         raise InputError(
             f"{frequent} frequent words and a {rows} x {columns} table make {frequent + rows + columns} codes, "

@@ -4,12 +4,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
 
 from fastmos.codings import moses
 from fastmos.errors import InputError
 from fastmos.progress import progress
 
+T = TypeVar("T")
 TOKENISE = ("none", "moses")
 LINES_AT_ONCE = 50_000
 
@@ -67,8 +68,8 @@ class Text:
         return cls(value["tokenise"], value["language"], value["lowercase"])
 
 
-def batches(lines: Iterable[str], size: int = LINES_AT_ONCE) -> Iterator[list[str]]:
-    """Cut a stream of lines into lists of at most `size`."""
+def batches(lines: Iterable[T], size: int = LINES_AT_ONCE) -> Iterator[list[T]]:
+    """Cut a stream of lines, or of lines of codes, into lists of at most `size`."""
     stream = iter(lines)
     while batch := list(islice(stream, size)):
         yield batch
