@@ -31,6 +31,9 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "codes apply": ("codes", "apply", "text to codes, as a filter"),
     "codes undo": ("codes", "undo", "codes to text, as a filter"),
     "codes show": ("codes", "show", "look into a coding"),
+    "data sample": ("data", "sample", "write the embedded German-English sample"),
+    "data list": ("data", "list_corpora", "list the corpora of the paper"),
+    "data get": ("data", "get", "download and prepare a corpus of the paper"),
 }
 
 

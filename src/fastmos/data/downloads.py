@@ -1,0 +1,250 @@
+"""Files from the web: resumed when cut, retried, checked by size and SHA-256, and unpacked without trust."""
+
+import errno
+import gzip
+import hashlib
+import http.client
+import shutil
+import ssl
+import tarfile
+import time
+import urllib.error
+import urllib.request
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from fastmos.errors import InputError
+from fastmos.files import written_whole
+from fastmos.progress import progress
+
+CHUNK = 1 << 20
+ATTEMPTS = 6
+TIMEOUT_SECONDS = 60.0
+HOPELESS = {400, 401, 403, 404, 405, 410}  # answers that another try will not change
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file somewhere else; size and SHA-256 are checked where they are known."""
+
+    url: str
+    size: int | None = None
+    sha256: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.url.rsplit("/", 1)[-1]
+
+
+def fetch(
+    remote: Remote,
+    folder: Path,
+    *,
+    mirror: str | None = None,
+    attempts: int = ATTEMPTS,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Path:
+    """Download a file into a folder, unless it is there; what was fetched before a cut is kept and continued.
+
+    A mirror is an address under which the file lies by its name. An unknown SHA-256 is recorded in NAME.sha256 beside
+    the file on the first download, and holds from then on.
+    """
+    final = folder / remote.name
+    if final.exists():
+        _check(final, remote, "remove it, and it will be fetched again")
+        return final
+    folder.mkdir(parents=True, exist_ok=True)
+    url = f"{mirror.rstrip('/')}/{remote.name}" if mirror else remote.url
+    partial = folder / f"{remote.name}.part"
+    _download(url, partial, remote.size, attempts, sleep)
+    try:
+        _check(partial, remote, "what came was thrown away; try again later, or another --mirror", url)
+    except InputError:
+        partial.unlink()
+        raise
+    finally:
+        _tag_file(partial).unlink(missing_ok=True)
+    _record(partial, final)
+    partial.replace(final)
+    return final
+
+
+def recorded_sha256(path: Path) -> str | None:
+    """What NAME.sha256 beside the file says, if it is there."""
+    try:
+        return _digest_file(path).read_text("utf-8").split()[0]
+    except (FileNotFoundError, IndexError):
+        return None
+
+
+def _digest_file(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(".part") + ".sha256")
+
+
+def _tag_file(partial: Path) -> Path:
+    return partial.with_name(partial.name + ".tag")
+
+
+def _check(path: Path, remote: Remote, advice: str, name: str | None = None) -> None:
+    size = path.stat().st_size
+    if remote.size is not None and size != remote.size:
+        raise InputError(f"{name or path}: has {size:,} bytes, not {remote.size:,}; {advice}")
+    expected = remote.sha256 or recorded_sha256(path)
+    if expected is None:
+        return
+    found = _sha256(path)
+    if found != expected:
+        raise InputError(f"{name or path}: its SHA-256 is {found}, not {expected}; {advice}")
+
+
+def _sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _record(partial: Path, final: Path) -> None:
+    """Note the hash in the format of sha256sum, so that `sha256sum -c` can check it too."""
+    if recorded_sha256(final) is None:
+        with written_whole(_digest_file(final)) as file:
+            file.write(f"{_sha256(partial)}  {final.name}\n")
+
+
+def _download(url: str, partial: Path, size: int | None, attempts: int, sleep: Callable[[float], None]) -> None:
+    """Try until the whole file is there; a try that brought something new starts the count anew."""
+    failures = 0
+    while True:
+        before = _length(partial)
+        try:
+            _transfer(url, partial, size)
+            return
+        except urllib.error.HTTPError as error:
+            if error.code in HOPELESS:
+                raise InputError(f"{url}: the server says {error.code} {error.reason}; is the address right?") from None
+            reason = f"the server says {error.code} {error.reason}"
+        except (urllib.error.URLError, http.client.HTTPException, ssl.SSLError, ConnectionError, TimeoutError) as error:
+            reason = str(getattr(error, "reason", error)) or type(error).__name__
+        failures = 1 if _length(partial) >= before + CHUNK else failures + 1
+        if failures >= attempts:
+            raise InputError(f"{url}: {reason}, {attempts} times; run the command again later, it goes on from there")
+        sleep(2.0 ** (failures - 1))
+
+
+def _length(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _transfer(url: str, partial: Path, size: int | None) -> None:
+    """One try: ask for what is missing, and append it."""
+    done, tag = _length(partial), _tag_file(partial)
+    if size is not None and done == size:
+        return
+    headers = {"User-Agent": "fastmos", "Accept-Encoding": "identity"}
+    if done:
+        headers["Range"] = f"bytes={done}-"
+        if tag.exists():
+            headers["If-Range"] = tag.read_text("utf-8")  # a file changed meanwhile comes whole
+    try:
+        request = urllib.request.Request(url, headers=headers)
+        response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
+    except ValueError as error:
+        raise InputError(f"{url}: not an address ({error}); it should begin with http:// or https://") from None
+    except urllib.error.HTTPError as error:
+        if error.code == 416 and done:  # nothing after what we have: whole already, or another file
+            total = error.headers.get("Content-Range", "").rpartition("/")[2]
+            if total == str(done):
+                return
+            partial.unlink()
+            raise ConnectionError("the partial file did not fit the file on the server") from None
+        raise
+    with response:
+        resumed = response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {done}-")
+        done = done if resumed else 0
+        entity = response.headers.get("ETag") or response.headers.get("Last-Modified")
+        if entity and not entity.startswith("W/"):
+            tag.write_text(entity, "utf-8")
+        length = response.headers.get("Content-Length")
+        expected = int(length) if length and length.isdigit() else None
+        _demand_space(partial.parent, expected or 0, url)
+        received = _append(response, partial, done, expected)
+    if expected is not None and received < expected:
+        raise ConnectionError(f"the connection was cut {expected - received:,} bytes before the end")
+
+
+def _append(response: IO[bytes], partial: Path, done: int, expected: int | None) -> int:
+    """Write what comes behind the first `done` bytes; say how much came."""
+    received = 0
+    total = -(-(done + expected) // CHUNK) if expected is not None else None
+    with open(partial, "r+b" if done else "wb") as file:
+        file.seek(done)
+        file.truncate()
+        chunks = iter(lambda: response.read(CHUNK), b"")
+        for chunk in progress(chunks, f"{partial.stem}, MiB", total, done // CHUNK):
+            try:
+                file.write(chunk)
+                file.flush()
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    raise _full(partial.parent, partial.name) from None
+                raise
+            received += len(chunk)
+    return received
+
+
+def _full(folder: Path, name: str) -> InputError:
+    return InputError(f"{folder}: the disk is full while writing {name}; make room and run the command again")
+
+
+def _demand_space(folder: Path, needed: int, what: str) -> None:
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise InputError(f"{folder}: {what} needs {needed:,} bytes and {free:,} are free; make room or use --folder")
+
+
+def unpack(archive: Path, members: Sequence[str], folder: Path) -> list[Path]:
+    """Take some files out of a tar or zip archive, each into `folder` by its last name.
+
+    Only the asked members are read, and only if they are plain files: links and paths that lead elsewhere stay inside.
+    """
+    found: dict[str, Path] = {}
+    try:
+        for name, size, stream in _plain_files(archive, set(members)):
+            target = folder / PurePosixPath(name).name
+            _demand_space(archive.parent, size, f"{name} of {archive.name}")
+            try:
+                with written_whole(target, "wb") as file:
+                    shutil.copyfileobj(stream, file, CHUNK)
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    raise _full(folder, target.name) from None
+                raise
+            found[name] = target
+            if len(found) == len(set(members)):
+                break
+    except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{archive}: damaged archive ({error}); remove it and fetch it again") from None
+    missing = [member for member in members if member not in found]
+    if missing:
+        raise InputError(f"{archive}: holds no plain file {missing[0]}; is it the right archive?")
+    return [found[member] for member in members]
+
+
+def _plain_files(archive: Path, wanted: set[str]) -> Iterator[tuple[str, int, IO[bytes]]]:
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as zipped:
+            for entry in zipped.infolist():
+                link = (entry.external_attr >> 16) & 0o170000 == 0o120000
+                if entry.filename in wanted and not entry.is_dir() and not link:
+                    with zipped.open(entry) as stream:
+                        yield entry.filename, entry.file_size, stream
+        return
+    with tarfile.open(archive, "r:*") as tar:
+        for member in tar:
+            name = member.name.removeprefix("./")
+            if name in wanted and member.isreg():
+                content = tar.extractfile(member)
+                assert content is not None
+                yield name, member.size, content
