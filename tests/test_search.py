@@ -11,7 +11,7 @@ from torch import Tensor
 from fastmos.codings import Coding, TableCoding, WordCoding
 from fastmos.data.batches import Batch, decoding_batch
 from fastmos.errors import InputError
-from fastmos.heads import HEADS
+from fastmos.heads import MixtureOfSoftmaxes
 from fastmos.models import AttentionLSTM, Generator, LanguageModel, Transformer, uniform_
 from fastmos.search import BLOCK, PENALTIES, Hypothesis, _top, beam_search, greedy, sample
 
@@ -228,7 +228,7 @@ MODELS: dict[str, Callable[[], Any]] = {
 
 @pytest.mark.parametrize("name", list(MODELS))
 def test_log_prob_is_what_scoring_gives(name: str) -> None:
-    model = Generator(MODELS[name](), HEADS["mos"](8, CODES, 2)).eval()
+    model = Generator(MODELS[name](), MixtureOfSoftmaxes(8, CODES, 2)).eval()
     uniform_(model, 0.7)
     sources = [[3, 4, 5], [6], [], [7, 6, 5, 4, 3, 3, 4], [5, 5]]
     batch = decoding_batch(sources)

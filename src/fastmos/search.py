@@ -73,9 +73,7 @@ def beam_search(
     longest = _limits(min_length, max_length, batch)  # [B]
     found: list[list[Hypothesis]] = [[] for _ in longest]
     lines = torch.arange(len(longest), device=longest.device)  # [B] of the sentences still searched
-    highest = penalty(
-        longest.double() + 2, alpha
-    )  # [B] of the longest hypothesis: a code may complete a word, then eos
+    highest = penalty(longest.double() + 2, alpha)  # [B] of the longest: one more code may complete a word, then eos
     worst = torch.full_like(highest, -torch.inf)  # [B] what a score must exceed to be among the best
     live = torch.zeros_like(highest)[:, None]  # [B, w] log-probabilities of the hypotheses that go on, best first
     past = longest.new_full((len(longest), 1, 1), coding.bos)  # [B, w, time + 1] their codes
@@ -97,31 +95,37 @@ def beam_search(
         norm = float(penalty(torch.tensor(time + 1.0, dtype=torch.float64), alpha))
         good = ended[:, :beam] & (total[:, :beam] / norm > worst[:, None])
         for b, rank in good.nonzero().tolist():
-            log_prob, mine = float(total[b, rank]), found[lines[b]]
-            mine.append(Hypothesis(past[b, parents[b, rank], 1:].tolist(), log_prob, log_prob / norm, finished=True))
-            mine.sort(key=lambda hypothesis: hypothesis.score, reverse=True)
-            del mine[nbest:]
-            worst[b] = mine[-1].score if len(mine) == nbest else -torch.inf
+            new = _hypothesis(past[b, parents[b, rank]], total[b, rank], norm, finished=True)
+            worst[b] = _enter(found[lines[b]], new, nbest)
 
-        before = live
-        live, order = total.masked_fill(ended, -torch.inf).topk(min(beam, total.shape[1]))  # [B, beam]
-        hopeless = (live / highest[:, None] <= worst[:, None]) | (time > longest)[:, None]
-        live = live.masked_fill(hopeless, -torch.inf)
-        stay = (~hopeless[:, 0]).nonzero()[:, 0]  # [B']
+        grown, order = total.masked_fill(ended, -torch.inf).topk(min(beam, total.shape[1]))  # [B, beam]
+        hopeless = (grown / highest[:, None] <= worst[:, None]) | (time > longest)[:, None]
         for b in hopeless[:, 0].nonzero()[:, 0].tolist():
-            if not found[lines[b]]:  # a dead end, or a word that never ended: what there was before
-                log_prob = float(before[b, 0])
-                found[lines[b]].append(Hypothesis(past[b, 0, 1:].tolist(), log_prob, log_prob / norm, finished=False))
+            if not found[lines[b]]:  # nothing may follow, or a word never ended: give what there was before
+                found[lines[b]].append(_hypothesis(past[b, 0], live[b, 0], norm, finished=False))
 
         # Keep the hypotheses that can win, in the sentences that have any.
+        stay = (~hopeless[:, 0]).nonzero()[:, 0]  # [B']
         kept = order[stay, : int((~hopeless).sum(1).max())]  # [B', w']
-        rows = parents[stay].gather(1, kept) + width * stay[:, None]  # [B', w'] into the N before
-        past = torch.cat([past.flatten(0, 1)[rows], codes[stay].gather(1, kept)[..., None]], 2)
+        rows = parents[stay].gather(1, kept) + width * stay[:, None]  # [B', w'] among the N
         state = model.reorder(state, rows.flatten(), stay if len(stay) < sentences else None)
+        past = torch.cat([past.flatten(0, 1)[rows], codes[stay].gather(1, kept)[..., None]], 2)
+        live = grown.masked_fill(hopeless, -torch.inf)[stay, : kept.shape[1]]
         lines, longest, highest, worst = lines[stay], longest[stay], highest[stay], worst[stay]
-        live = live[stay, : kept.shape[1]]
         time += 1
     return found
+
+
+def _hypothesis(past: Tensor, log_prob: Tensor, norm: float, finished: bool) -> Hypothesis:
+    return Hypothesis(past[1:].tolist(), float(log_prob), float(log_prob) / norm, finished)
+
+
+def _enter(best: list[Hypothesis], new: Hypothesis, nbest: int) -> float:
+    """Put a hypothesis among the best found; gives the score that the next must exceed."""
+    best.append(new)
+    best.sort(key=lambda hypothesis: hypothesis.score, reverse=True)
+    del best[nbest:]
+    return best[-1].score if len(best) == nbest else -torch.inf
 
 
 def greedy(
@@ -174,8 +178,8 @@ def sample(
         finished = (codes[:, 0] == coding.eos) & ~dead
         gone = finished | dead | (time > longest)
         for n in gone.nonzero()[:, 0].tolist():
-            total = float(log_prob[n] if finished[n] else before[n])
-            found[rows[n]] = Hypothesis(past[n, 1:].tolist(), total, total, bool(finished[n]))
+            total = log_prob[n] if finished[n] else before[n]
+            found[rows[n]] = _hypothesis(past[n], total, 1.0, bool(finished[n]))
         stay = (~gone).nonzero()[:, 0]
         state = model.reorder(state, stay, stay)
         rows, longest, log_prob, past = rows[stay], longest[stay], log_prob[stay], torch.cat([past, codes], 1)[stay]

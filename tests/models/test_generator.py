@@ -1,5 +1,8 @@
 """What holds for every model: steps agree with the whole, rows are independent, padding has no influence."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fastmos.heads import HEADS
+from fastmos.heads import MixtureOfSoftmaxes
 from fastmos.models import AttentionLSTM, Generator, LanguageModel, Transformer, uniform_
 
 CODES = 11
@@ -27,8 +30,8 @@ every_body = pytest.mark.parametrize("body", list(BODIES))
 
 def make(body: str) -> Generator:
     """In float64 and with weights that matter, so that only true equality passes."""
-    module = BODIES[body]()
-    head = HEADS["mos"](module.width, CODES, 3, width=5)  # type: ignore[arg-type]
+    module: Any = BODIES[body]()
+    head = MixtureOfSoftmaxes(module.width, CODES, 3, width=5)
     generator = Generator(module, head).double().eval()
     if isinstance(module, Transformer):
         uniform_(generator.head, 0.5)
@@ -96,7 +99,42 @@ def test_every_parameter_is_trained(body: str, make_batch: Callable[..., Any]) -
 
 
 def test_uniform_reaches_every_parameter() -> None:
-    model = Generator(AttentionLSTM(CODES, CODES, width=32), HEADS["mos"](32, CODES, 2))
+    model = Generator(AttentionLSTM(CODES, CODES, width=32), MixtureOfSoftmaxes(32, CODES, 2))
     uniform_(model, 0.1)
     for name, parameter in model.named_parameters():
         assert parameter.abs().max() <= 0.1 and parameter.std() > 0.02, name
+
+
+AUTOCAST = """
+import torch
+from fastmos.codings import WordCoding
+from fastmos.data.batches import Batch
+from fastmos.heads import MixtureOfSoftmaxes
+from fastmos.models import AttentionLSTM, Generator, LanguageModel, Transformer
+from fastmos.search import beam_search
+
+coding = WordCoding(list("abcdefg"))
+codes = torch.randint(4, 11, (3, 5), generator=torch.Generator().manual_seed(0))
+batch = Batch(codes, codes, codes.masked_fill(torch.arange(5) > torch.tensor([4, 2, 1])[:, None], 0), torch.arange(3))
+for body in (
+    LanguageModel(11, width=16),
+    AttentionLSTM(11, 11, width=16),
+    AttentionLSTM(11, 11, width=16, input_feeding=True),
+    Transformer(11, 11, width=16, inner=32, heads=2, layers=2),
+):
+    model = Generator(body, MixtureOfSoftmaxes(16, 11, 2)).eval()
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(batch)[0].loss
+        beam_search(model, coding, batch, max_length=5)
+    loss.backward()
+    torch.testing.assert_close(loss, model(batch)[0].loss, rtol=0.02, atol=0.0, check_dtype=False)
+"""
+
+
+def test_autocast() -> None:
+    """In a process of its own, because some machines know bfloat16 only by an older instruction set."""
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", AUTOCAST], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
