@@ -1,6 +1,22 @@
 """Output layers: hidden states -> log-probabilities, and the loss. Needs nothing but torch."""
 
-from fastmos.heads.loss import HeadOutput, mixture_nll
-from fastmos.heads.modules import HEADS, MixtureOfContexts, MixtureOfSoftmaxes, Softmax, Usage
+from fastmos.heads.loss import HeadOutput, LossOptions, Reduction, Smoothing, mixture_nll, mixture_nll_reference
+from fastmos.heads.modules import HEADS, Head, MixtureOfContexts, MixtureOfSoftmaxes, Softmax, Usage, build_head
+from fastmos.heads.public import load_public_mos
 
-__all__ = ["HEADS", "HeadOutput", "MixtureOfContexts", "MixtureOfSoftmaxes", "Softmax", "Usage", "mixture_nll"]
+__all__ = [
+    "HEADS",
+    "Head",
+    "HeadOutput",
+    "LossOptions",
+    "MixtureOfContexts",
+    "MixtureOfSoftmaxes",
+    "Reduction",
+    "Smoothing",
+    "Softmax",
+    "Usage",
+    "build_head",
+    "load_public_mos",
+    "mixture_nll",
+    "mixture_nll_reference",
+]

@@ -110,13 +110,13 @@ class _Sweep:
         kernel = _Kernel(self.recipe, self.weight, self.bias, self.gradients[0], self.gradients[1], len(targets))
         loss, nll = targets.new_empty(len(targets), dtype=exact), targets.new_empty(len(targets), dtype=exact)
         hits = targets.new_zeros(len(targets), dtype=torch.bool)
-        for block in _slices(len(targets), kernel.block_tokens):
+        for block in slices(len(targets), kernel.block_tokens):
             leaves = [row[block].detach() for row in self.rows]
             contexts, log_prior = self._contexts(leaves)  # [n, K, d], [n, K]
             d_contexts = torch.empty_like(contexts, memory_format=torch.contiguous_format) if self.through else None
             d_log_prior = torch.empty_like(log_prior, memory_format=torch.contiguous_format) if self.through else None
             with torch.no_grad(), torch.autocast(targets.device.type, enabled=False):
-                for chunk in _slices(len(contexts), kernel.tokens):
+                for chunk in slices(len(contexts), kernel.tokens):
                     here = slice(block.start + chunk.start, block.start + chunk.stop)
                     loss[here], nll[here], hits[here] = kernel.chunk(
                         contexts[chunk],
@@ -177,13 +177,11 @@ class _Kernel:
         self.bias = None if bias is None else bias.to(recipe.dtype)  # [V]
         self.whole = recipe.everywhere != 0 or recipe.hits  # does the loss need P(v) of every code?
 
-        stride = _stride(self.codes)
-        budget = BUFFER_BYTES.get(weight.device.type, BUFFER_BYTES["cpu"])
-        budget //= 1 + self.whole + (recipe.dtype != exact)
-        size = recipe.mixtures * exact.itemsize
-        self.tokens = max(1, min(tokens, budget // (size * stride)))
-        self.block_tokens = max(self.tokens, budget // CONTEXT_SHARE // (size * width))
-        shape = self.tokens * recipe.mixtures, stride
+        buffers = 1 + self.whole + (recipe.dtype != exact)
+        self.tokens = min(chunk_tokens(weight, recipe.mixtures, buffers), max(1, tokens))
+        width_share = self.codes / (CONTEXT_SHARE * width)
+        self.block_tokens = max(self.tokens, int(chunk_tokens(weight, recipe.mixtures, buffers) * width_share))
+        shape = self.tokens * recipe.mixtures, _stride(self.codes)
         self.logits = weight.new_full(shape, -torch.inf, dtype=exact)
         self.second = weight.new_empty(shape, dtype=exact) if self.whole else None
         self.low = weight.new_empty(shape, dtype=recipe.dtype) if recipe.dtype != exact else None
@@ -305,7 +303,14 @@ def _softmax(logits: Tensor, dim: int, out: Tensor) -> Tensor:
     return torch.softmax(logits, dim, out=out)
 
 
-def _slices(count: int, most: int) -> Iterator[slice]:
+def chunk_tokens(weight: Tensor, mixtures: int, buffers: int) -> int:
+    """Tokens whose logits fit into this many buffers together."""
+    budget = BUFFER_BYTES.get(weight.device.type, BUFFER_BYTES["cpu"])
+    size = 8 if weight.dtype == torch.float64 else 4
+    return max(1, budget // (buffers * mixtures * _stride(len(weight)) * size))
+
+
+def slices(count: int, most: int) -> Iterator[slice]:
     """Cut `count` tokens into the fewest pieces of at most `most`, of nearly equal size."""
     size = -(-count // -(-count // most)) if count else 1
     for start in range(0, count, size):

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fastmos.heads.fused import FusedLoss, Parts, Recipe
+from fastmos.heads.fused import FusedLoss, Parts, Recipe, chunk_tokens, slices
 
 Smoothing = Literal["uniform", "others"]
 Reduction = Literal["sum", "mean", "none"]
@@ -113,6 +113,25 @@ def log_mixture(contexts: Tensor, log_prior: Tensor, weight: Tensor, bias: Tenso
     logits = F.linear(contexts, weight, bias)  # [..., K, V]
     exact = torch.float64 if logits.dtype == torch.float64 else torch.float32
     return torch.logsumexp(F.log_softmax(logits, -1, dtype=exact) + log_prior.to(exact)[..., None], -2)
+
+
+def log_probabilities(parts: Parts, hidden: Tensor, mixtures: int, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Log-probabilities [..., V] of hidden states [..., D]; where no gradient is asked for, in chunks of tokens."""
+    if torch.is_grad_enabled():
+        return log_mixture(*parts(hidden), weight, bias)
+    rows = hidden.reshape(-1, hidden.shape[-1])
+    exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
+    result = hidden.new_empty(len(rows), len(weight), dtype=exact)
+    for here in slices(len(rows), chunk_tokens(weight, mixtures, 2)):
+        contexts, log_prior = parts(rows[here])
+        joint = F.log_softmax(F.linear(contexts, weight, bias), -1, dtype=exact)  # [n, K, V]
+        joint += log_prior.to(exact)[..., None]
+        if mixtures == 1:
+            result[here] = joint[:, 0]
+            continue
+        best = joint.amax(1).clamp(min=-1e30)  # a code of bias -inf keeps its log-probability of -inf
+        torch.add(joint.sub_(best[:, None]).exp_().sum(1).log_(), best, out=result[here])
+    return result.view(*hidden.shape[:-1], -1)
 
 
 def fused_nll(
