@@ -1,8 +1,8 @@
 """BPECoding: learnt alike everywhere, cut as subword-nmt cuts, unseen characters, thresholds, dropout."""
 
 import io
-import re
 import itertools
+import re
 import subprocess
 import sys
 from collections import Counter

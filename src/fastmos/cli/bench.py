@@ -13,3 +13,16 @@ def head(quick: bool = False, output: Path | None = None) -> None:
     from fastmos.bench import head as bench
 
     bench.run(quick, output)
+
+
+def codings(text: Path | None = None, quick: bool = False, output: Path | None = None) -> None:
+    """Speed of the codings beside tokenizers, subword-nmt and sentencepiece, on one core.
+
+    Args:
+        text: A tokenised text to measure with, plain or gzip; generated text by default.
+        quick: A small text, within half a minute.
+        output: Write the figures here as JSON.
+    """
+    from fastmos.bench import codings as bench
+
+    bench.run(quick, output, text)

@@ -153,7 +153,7 @@ def undo(coding: Positional[Path], files: Files = (), *, text: bool = False, out
     with _written(output) as out:
         if text:
             for lines in batches(_lines(files)):
-                _write(out, loaded.join_pieces_lines([line.split(" ") for line in lines]))
+                _write(out, loaded.join_pieces_lines([list(filter(None, line.split(" "))) for line in lines]))
         else:
             for codes in batches(_codes(files, len(loaded))):
                 _write(out, loaded.decode_lines(codes))
