@@ -46,5 +46,5 @@ def get(name: Positional[str], *, folder: Path | None = None, mirror: str | None
 
 
 def _say(folder: Path, counts: dict[str, int]) -> None:
-    held = ", ".join(f"{part} {counts[part]:,}" for part in ("train", "valid", "test"))
+    held = ", ".join(f"{part} {count:,}" for part, count in sorted(counts.items(), key=lambda item: -item[1]))
     print(f"{folder}: pairs: {held}")

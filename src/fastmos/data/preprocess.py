@@ -3,6 +3,7 @@
 Everything streams: text passes through in batches, and only the downloads and the results touch the disk for long.
 """
 
+import gzip
 import re
 import shutil
 import time
@@ -11,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
+from typing import IO
 from xml.sax.saxutils import unescape
 
 from fastmos.codings import moses
@@ -32,6 +34,8 @@ class Corpus:
     source: str
     target: str
     remotes: tuple[Remote, ...]
+    parts: tuple[str, str, str] = ("train", "valid", "test")  # names of the prepared files, before the language
+    ending: str = ""  # and after it
     longest: int = 0  # words a side of a training pair; 0: taken as it is
     ratio: float = 1.5  # of the longer side to the shorter
 
@@ -67,7 +71,8 @@ NEWS_TESTS = Remote(
     "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7",
 )
 MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/tok"
-MULTI30K_PARTS = {"train": "train", "valid": "val", "test": "test_2016_flickr"}
+MULTI30K_PARTS = ("train", "val", "test_2016_flickr")
+NEWS_PARTS = ("train", "newstest2013", "newstest2014")
 
 CORPORA: dict[str, Corpus] = {
     "iwslt14-de-en": Corpus(
@@ -82,6 +87,7 @@ CORPORA: dict[str, Corpus] = {
         "en",
         "de",
         (EUROPARL, COMMON_CRAWL, NEWS_COMMENTARY, NEWS_TESTS),
+        NEWS_PARTS,
         longest=250,
     ),
     "wmt14-en-fr": Corpus(
@@ -89,15 +95,16 @@ CORPORA: dict[str, Corpus] = {
         "en",
         "fr",
         (EUROPARL, COMMON_CRAWL, NEWS_COMMENTARY, UNITED_NATIONS, GIGA, NEWS_TESTS),
+        NEWS_PARTS,
         longest=175,
     ),
-    "multi30k-de-en": Corpus(
+    "multi30k": Corpus(
         "image descriptions, 29,000 pairs, tokenised and lowercased",
         "de",
         "en",
-        tuple(
-            Remote(f"{MULTI30K}/{part}.lc.norm.tok.{side}") for part in MULTI30K_PARTS.values() for side in ("de", "en")
-        ),
+        tuple(Remote(f"{MULTI30K}/{part}.lc.norm.tok.{side}") for part in MULTI30K_PARTS for side in ("de", "en")),
+        MULTI30K_PARTS,
+        ".gz",
     ),
 }
 
@@ -105,15 +112,14 @@ CORPORA: dict[str, Corpus] = {
 def get_corpus(
     name: str, folder: Path, *, mirror: str | None = None, sleep: Callable[[float], None] = time.sleep
 ) -> dict[str, int]:
-    """Download and prepare a corpus in a folder; say how many pairs train, valid and test hold.
+    """Download and prepare a corpus in a folder; say how many pairs its training, validation and test parts hold.
 
     The downloads stay in the folder `original`. A corpus that is there already is left as it is.
     """
     if name not in CORPORA:
         raise InputError(f"no corpus '{name}'; there are {', '.join(CORPORA)}")
     corpus = CORPORA[name]
-    sides = corpus.source, corpus.target
-    results = [folder / f"{part}.{side}" for part in ("train", "valid", "test") for side in sides]
+    results = [folder / f"{part}.{side}{corpus.ending}" for part in corpus.parts for side in _sides(corpus)]
     if (folder / RECORD).exists() and all(path.exists() for path in results):
         return dict(read_json(folder / RECORD)["pairs"])
     original = folder / "original"
@@ -161,13 +167,13 @@ def _wmt(corpus: Corpus, archives: dict[str, Path], folder: Path) -> dict[str, i
 
     kept = cleaned(tokenised(training(), corpus), corpus.longest, corpus.ratio)
     counts = _write(folder, corpus, ("train",), ((0, each) for each in kept))
-    valid = [f"dev/newstest2013.{side}" for side in ("en", other)]
-    # newstest2014 is one set of pairs for both directions: English is the reference of the one, the source of the other.
-    test = [f"dev/newstest2014-{other}en-{kind}.sgm" for kind in ("ref.en", f"src.{other}")]
+    valid = [f"dev/{corpus.parts[1]}.{side}" for side in ("en", other)]
+    # newstest2014 is one set of pairs for both directions: the source of the one is the reference of the other.
+    test = [f"dev/{corpus.parts[2]}-{other}en-{kind}.sgm" for kind in ("ref.en", f"src.{other}")]
     with _unpacked(archives[NEWS_TESTS.name], [*valid, *test], folder) as files:
         held_out = {
-            "valid": aligned(read_lines(files[valid[0]]), read_lines(files[valid[1]]), valid[0]),
-            "test": aligned(segments(files[test[0]]), segments(files[test[1]]), test[0]),
+            corpus.parts[1]: aligned(read_lines(files[valid[0]]), read_lines(files[valid[1]]), valid[0]),
+            corpus.parts[2]: aligned(segments(files[test[0]]), segments(files[test[1]]), test[0]),
         }
         for part, pairs in held_out.items():
             counts |= _write(folder, corpus, (part,), ((0, each) for each in tokenised(pairs, corpus)))
@@ -177,9 +183,9 @@ def _wmt(corpus: Corpus, archives: dict[str, Path], folder: Path) -> dict[str, i
 def _multi30k(corpus: Corpus, archives: dict[str, Path], folder: Path) -> dict[str, int]:
     """The files as they are."""
     counts: dict[str, int] = {}
-    for part, name in MULTI30K_PARTS.items():
-        de, en = (read_lines(archives[f"{name}.lc.norm.tok.{side}"]) for side in ("de", "en"))
-        counts |= _write(folder, corpus, (part,), ((0, pair) for pair in aligned(de, en, name)))
+    for part in corpus.parts:
+        de, en = (read_lines(archives[f"{part}.lc.norm.tok.{side}"]) for side in ("de", "en"))
+        counts |= _write(folder, corpus, (part,), ((0, pair) for pair in aligned(de, en, part)))
     return counts
 
 
@@ -187,7 +193,7 @@ PREPARE: dict[str, Callable[[Corpus, dict[str, Path], Path], dict[str, int]]] = 
     "iwslt14-de-en": _iwslt,
     "wmt14-en-de": _wmt,
     "wmt14-en-fr": _wmt,
-    "multi30k-de-en": _multi30k,
+    "multi30k": _multi30k,
 }
 
 
@@ -206,17 +212,32 @@ def _write(folder: Path, corpus: Corpus, parts: Sequence[str], pairs: Iterable[t
     counts = dict.fromkeys(parts, 0)
     with ExitStack() as stack:
         files = [
-            [stack.enter_context(written_whole(folder / f"{part}.{side}")) for side in (corpus.source, corpus.target)]
+            [stack.enter_context(_result(folder / f"{part}.{side}{corpus.ending}")) for side in _sides(corpus)]
             for part in parts
         ]
         for which, pair in progress(pairs, f"{' and '.join(parts)}, pairs"):
             counts[parts[which]] += 1
             for file, text in zip(files[which], pair, strict=True):
-                file.write(text + "\n")
+                file.write(f"{text}\n".encode())
         empty = [part for part, count in counts.items() if not count]
         if empty:
             raise InputError(f"{folder}: no pair is left for {empty[0]}; are the downloads the right ones?")
     return counts
+
+
+def _sides(corpus: Corpus) -> tuple[str, str]:
+    return corpus.source, corpus.target
+
+
+@contextmanager
+def _result(path: Path) -> Iterator[IO[bytes]]:
+    """A file to write, gzipped if its name says so (and then the same bytes for the same text)."""
+    with written_whole(path, "wb") as file:
+        if path.suffix == ".gz":
+            with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as zipped:
+                yield zipped  # type: ignore[misc]  # GzipFile writes like any binary stream
+        else:
+            yield file
 
 
 def aligned(source: Iterable[str], target: Iterable[str], name: str) -> Iterator[Pair]:
