@@ -2,7 +2,7 @@
 
 `cache/<hash>/` holds `codes.bin` (all codes in one row), `offsets.bin` (where each line begins), `coding.json` and
 `about.json`. The hash covers the files' bytes, the coding and FORMAT, so a changed file or coding is coded anew, and an
-old folder is never wrong, only unused: nothing deletes it but you, at any time.
+old folder is never wrong, only unused: nothing deletes it but you.
 """
 
 import errno
@@ -273,7 +273,7 @@ class _Worker:
     """A child process with the coding: lines go in, codes come out.
 
     It is a session of its own, so that a terminal's Ctrl-C is for us alone, and it ends when its input does: when we
-    end, however we end.
+    end, however we end. FASTMOS_WORKER tells a coding that the other cores are busy too.
     """
 
     def __init__(self, saved: Path, dtype: np.dtype[Any]) -> None:
@@ -284,7 +284,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "FASTMOS_WORKER": "1"},
         )
         assert self.process.stdin is not None and self.process.stdout is not None
         self.input, self.output = self.process.stdin, self.process.stdout
