@@ -13,7 +13,7 @@ from fastmos.data.batches import Batch, decoding_batch
 from fastmos.errors import InputError
 from fastmos.heads import MixtureOfSoftmaxes
 from fastmos.models import AttentionLSTM, Generator, LanguageModel, Transformer, uniform_
-from fastmos.search import BLOCK, PENALTIES, Hypothesis, _top, beam_search, greedy, sample
+from fastmos.search import BLOCK, PENALTIES, Hypothesis, _compact, _top, beam_search, greedy, sample
 
 PAD, BOS, EOS, UNK = range(4)
 CODES = 8
@@ -188,6 +188,14 @@ def test_top_is_topk(length: int, k: int) -> None:
     assert torch.equal(ours[0], theirs.values)
     assert torch.equal(x.gather(1, ours[1]), theirs.values)
     assert all(len(set(row)) == len(row) for row in ours[1].tolist())
+
+
+@pytest.mark.parametrize(
+    ("alive", "places"),
+    [("1111", [0, 1, 2, 3]), ("0110", [2, 1]), ("1001", [0, 3]), ("0001", [3]), ("0000", []), ("", [])],
+)
+def test_compact_moves_the_last_into_the_places_of_the_dead(alive: str, places: list[int]) -> None:
+    assert _compact(torch.tensor([mark == "1" for mark in alive], dtype=torch.bool)).tolist() == places
 
 
 def test_no_lines_give_no_results() -> None:

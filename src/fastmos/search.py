@@ -105,7 +105,7 @@ def beam_search(
                 found[lines[b]].append(_hypothesis(past[b, 0], live[b, 0], norm, finished=False))
 
         # Keep the hypotheses that can win, in the sentences that have any.
-        stay = (~hopeless[:, 0]).nonzero()[:, 0]  # [B']
+        stay = _compact(~hopeless[:, 0])  # [B']
         kept = order[stay, : int((~hopeless).sum(1).max())]  # [B', w']
         rows = parents[stay].gather(1, kept) + width * stay[:, None]  # [B', w'] among the N
         state = model.reorder(state, rows.flatten(), stay if len(stay) < sentences else None)
@@ -186,6 +186,14 @@ def sample(
         time += 1
     flat = [hypothesis for hypothesis in found if hypothesis is not None]
     return [flat[start : start + samples] for start in range(0, len(flat), samples)]
+
+
+def _compact(alive: Tensor) -> Tensor:
+    """The numbers of those alive [B'], moving as few as can be: the last ones take the places of the dead."""
+    count = int(alive.sum())
+    places = torch.arange(count, device=alive.device)
+    places[~alive[:count]] = count + alive[count:].nonzero()[:, 0]
+    return places
 
 
 def _limits(min_length: int, max_length: int | Tensor, batch: Batch) -> Tensor:

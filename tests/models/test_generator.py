@@ -84,9 +84,14 @@ def test_rows_can_branch_move_and_leave(body: str, make_batch: Callable[..., Any
     state = model.reorder(state, torch.tensor([1, 1, 0, 3, 2, 2, 4, 5, 5]))  # three rows a line, mixed
     _, state = model.step(torch.tensor([3, 4, 5, 6, 7, 8, 9, 3, 4]), state)
     state = model.reorder(state, torch.tensor([2, 0, 8, 6]), torch.tensor([0, 2]))  # line 1 leaves, two rows stay
-    log_probs, _ = model.step(torch.tensor([10, 3, 4, 5]), state)
+    log_probs, state = model.step(torch.tensor([10, 3, 4, 5]), state)
     pasts = [(0, [1, 4, 5, 10]), (0, [1, 5, 3, 3]), (2, [1, 9, 4, 4]), (2, [1, 8, 9, 5])]
     for row, (line, past) in enumerate(pasts):
+        torch.testing.assert_close(log_probs[row], prefix_log_probs(model, batch, line, torch.tensor(past)))
+    # The lines change places, and one comes twice.
+    state = model.reorder(state, torch.tensor([3, 0, 2]), torch.tensor([1, 0, 1]))
+    log_probs, _ = model.step(torch.tensor([6, 7, 8]), state)
+    for row, (line, past) in enumerate([(2, [1, 8, 9, 5, 6]), (0, [1, 4, 5, 10, 7]), (2, [1, 9, 4, 4, 8])]):
         torch.testing.assert_close(log_probs[row], prefix_log_probs(model, batch, line, torch.tensor(past)))
 
 

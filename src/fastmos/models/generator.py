@@ -8,7 +8,7 @@ Training sees whole batches: `generator(batch)` is the loss. Search sees one cod
 
 The rows of a state are grouped by sentence, equally many each, so that what belongs to a sentence (the encoded source)
 is kept once and not once a row. `rows` [M] picks rows; `sentences` [B'] says which sentences they belong to, where some
-have left (None: all are still there). A state is used up by `step`: caches grow in place.
+have left (None: all are still there). A state is used up by `step` and `reorder`: caches change in place.
 """
 
 from typing import Any

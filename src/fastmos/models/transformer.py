@@ -193,7 +193,7 @@ class Transformer(nn.Module):
     def reorder(self, state: TransformerState, rows: Tensor, sentences: Tensor | None = None) -> TransformerState:
         source, source_mask, cache, mine, position = state
         if sentences is not None:
-            source, cache = source.index_select(2, sentences), cache.index_select(2, sentences)
+            source, cache = _select(source, sentences), _select(cache, sentences)
             source_mask = source_mask.index_select(0, sentences)
         return TransformerState(source, source_mask, cache, mine.index_select(0, rows), position)
 
@@ -214,6 +214,15 @@ class Transformer(nn.Module):
         x = embedding(codes) * math.sqrt(self.width)
         x = x + sinusoids(torch.arange(first, last, device=codes.device), self.width).to(x.dtype)
         return F.dropout(x, self.dropout, self.training)
+
+
+def _select(memory: Tensor, sentences: Tensor) -> Tensor:
+    """Some sentences of [layers, 2, B, ...], in place: those that keep their number are not copied."""
+    if len(sentences) > memory.shape[2]:
+        return memory.index_select(2, sentences)
+    moved = (sentences != torch.arange(len(sentences), device=sentences.device)).nonzero()[:, 0]
+    memory[:, :, moved] = memory[:, :, sentences[moved]]
+    return memory[:, :, : len(sentences)]
 
 
 def sinusoids(positions: Tensor, width: int) -> Tensor:
