@@ -159,7 +159,7 @@ def _wmt(corpus: Corpus, archives: dict[str, Path], folder: Path) -> dict[str, i
     }
 
     def training() -> Iterator[Pair]:
-        for archive in (archives[remote.name] for remote in corpus.remotes if remote is not NEWS_TESTS):
+        for archive in (archives[remote.name] for remote in corpus.remotes if remote.name in texts):
             end = ".gz" if archive.name == GIGA.name else ""
             names = [f"{texts[archive.name]}.{side}{end}" for side in ("en", other)]
             with _unpacked(archive, names, folder) as files:
