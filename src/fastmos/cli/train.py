@@ -196,5 +196,5 @@ def _load(run: Path) -> "Run":
     def show(message: Warning | str, *rest: Any) -> None:
         print(f"fastmos: warning: {message}", file=sys.stderr)
 
-    warnings.showwarning = show
+    warnings.showwarning = show  # type: ignore[assignment]  # of the arguments only the message is used
     return load(run)

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import torch
 import torch.distributed as dist
+from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]  # public, but not said so
 
 T = TypeVar("T")
 PATIENCE = datetime.timedelta(hours=2)  # process 0 may learn a coding while the others wait
@@ -57,10 +58,10 @@ def join_world() -> World:
         return World(0, 1, device)
     # Each attempt has its own prefix: a restarted worker must not meet the keys of those who died.
     served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    tcp = dist.TCPStore(
+    tcp = TCPStore(
         os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), size, rank == 0 and not served, timeout=PATIENCE
     )
-    store = dist.PrefixStore(f"try{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", tcp)
+    store = PrefixStore(f"try{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", tcp)
     dist.init_process_group("nccl" if cuda else "gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
     return World(rank, size, device)
 

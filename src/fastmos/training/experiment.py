@@ -57,7 +57,9 @@ def _train(config: Config, base: Path, folder: RunFolder, world: World) -> None:
         if world.first:
             print(f"{folder.root}: finished at step {state.step:,} ({ended}); {_best(config, state)}", file=sys.stderr)
         return
-    journal = Journal(folder.root, folder.log, state.step, _total_steps(config, batches), silent=not world.first)
+    validated = state.history[-1][0] if state.history else 0
+    total = _total_steps(config, batches)
+    journal = Journal(folder.root, folder.log, state.step, validated, total, silent=not world.first)
     try:
         parameters = sum(parameter.numel() for parameter in model.parameters())
         journal.say(_summary(config, pair, len(target), parameters, batches, world))

@@ -14,13 +14,16 @@ from fastmos.files import written_whole
 class Journal:
     """The log of a run. A silent one, for processes other than the first, does nothing."""
 
-    def __init__(self, folder: Path, log: Path, step: int, total: int | None, silent: bool = False) -> None:
+    def __init__(
+        self, folder: Path, log: Path, step: int, validated: int, total: int | None, silent: bool = False
+    ) -> None:
+        """Go on at `step`, the last validation having been at step `validated`."""
         self.log, self.total, self.silent = log, total, silent
         self.start, self.first = time.monotonic(), step
         self.board = self.bar = None
         if silent:
             return
-        _forget_after(log, step)
+        _forget_after(log, step, validated)
         self.board = _board(folder, step)
         self.bar = _Bar(step, total) if sys.stderr.isatty() else None
 
@@ -102,14 +105,15 @@ def _span(seconds: float) -> str:
     )
 
 
-def _forget_after(log: Path, step: int) -> None:
+def _forget_after(log: Path, step: int, validated: int) -> None:
     """Drop what a killed run logged after its last save, and a half-written last line."""
     if not log.exists():
         return
     kept = []
     for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
         with suppress(json.JSONDecodeError):
-            if json.loads(line)["step"] <= step:
+            record = json.loads(line)
+            if record["step"] <= (validated if "nats_per_word" in record else step):
                 kept.append(line + "\n")
     with written_whole(log) as file:
         file.write("".join(kept))

@@ -1,7 +1,7 @@
 """How good outputs are, and how likely references: the figures of validation and evaluation alike."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -28,7 +28,7 @@ def likelihood(nll: Array, text: EncodedText, coding: Coding) -> Likelihood:
 def bleu_and_chrf(translations: Sequence[str], references: Sequence[str], coding: Coding) -> tuple[Score, Score]:
     """On words as they are where text is tokenised, by sacreBLEU where it is raw; lowercased if coded so."""
     text = coding.text
-    tokenize = "none" if text.tokenise == "none" else "13a"
+    tokenize: Literal["none", "13a"] = "none" if text.tokenise == "none" else "13a"
     found = bleu(translations, references, tokenize=tokenize, lowercase=text.lowercase)
     return found, chrf(translations, references, lowercase=text.lowercase)
 

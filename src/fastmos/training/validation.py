@@ -63,7 +63,8 @@ class Validator:
         training = model.training
         likelihood = self._likelihood(model, world)
         effective, share = self._usage(model, world.device)
-        translations, scores = None, (None, None)
+        translations: list[str] | None = None
+        scores: tuple[Score | None, Score | None] = None, None
         if self.pair.source is not None:
             translations = self._translate(model, world)
             scores = bleu_and_chrf(translations, self.references, self.target)
@@ -77,8 +78,8 @@ class Validator:
             nll = score_running_text(model, target, window, world.device)
             return likelihood(nll, target, self.target).report()
         mine = range(world.rank, len(target), world.size)
-        target = EncodedText.of([target[line] for line in mine])
-        source = None if source is None else EncodedText.of([source[line] for line in mine])
+        target = EncodedText.of([target[line].tolist() for line in mine])
+        source = None if source is None else EncodedText.of([source[line].tolist() for line in mine])
         scores = score_lines(model, target, source, world.device) if mine else []
         sums = astuple(likelihood(np.concatenate([np.empty(0), *scores]), target, self.target))
         nats, known_nats, *counts = world.sum(sums)
