@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.autograd.graph import saved_tensors_hooks
 
 # Bytes of the buffers for logits, by kind of device. Constants, so that a result never depends on the memory that
@@ -69,8 +68,9 @@ class FusedLoss(torch.autograd.Function):
         return loss.sum(), nll, hits
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, upstream: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        if torch.is_grad_enabled():
+            raise RuntimeError("the mixture loss has no second derivative; call backward without create_graph=True")
         if not ctx.recipe.each:
             scaled = [None if gradient is None else gradient * upstream for gradient in ctx.saved_tensors]
             return None, None, None, None, *scaled
@@ -249,11 +249,11 @@ class _Kernel:
         assert self.second is not None
         n, mixtures = log_prior.shape
         everywhere, at_gold = self.recipe.everywhere, self.recipe.gold
-        top = logits.amax(1)
+        logits -= logits.amax(1, keepdim=True)  # or large ones would swallow the log-prior
         probs = _softmax(logits, 1, self.second[: len(logits)])
-        log_partition = top - probs.amax(1).log()  # [nK]
+        log_top = probs.amax(1).log()  # [nK] log-probability of the code whose logit is now 0
         # A component of prior 0, or a code of bias -inf, stays below every other without turning 0 / 0 into nan.
-        joint = logits.add_((log_prior.reshape(-1) - log_partition)[:, None]).clamp_(min=-1e30)
+        joint = logits.add_((log_prior.reshape(-1) + log_top)[:, None]).clamp_(min=-1e30)
         joint = joint.view(n, mixtures, -1)  # [n, K, stride] log pi_k p_k(v)
         best = joint.amax(1)
         shares = _softmax(joint, 1, joint)  # r_k(v)

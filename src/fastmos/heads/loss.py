@@ -76,6 +76,10 @@ def mixture_nll(
             f"log_prior has shape {list(log_prior.shape)} and contexts have {list(contexts.shape)}; "
             "they must be [..., K] and [..., K, d]"
         )
+    if weight.ndim != 2 or weight.shape[1] != contexts.shape[-1]:
+        raise ValueError(
+            f"weight has shape {list(weight.shape)}; for these contexts it must be [V, {contexts.shape[-1]}]"
+        )
     if contexts.ndim != targets.ndim + 2:
         raise ValueError(f"targets have shape {list(targets.shape)}; they must be {list(contexts.shape[:-2])}")
     options = LossOptions(ignore_index, label_smoothing, smoothing, reduction, count_correct)

@@ -1,0 +1,348 @@
+"""The fast loss against its formula: every argument, odd shapes, hard numbers, bad input."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from fastmos.heads import HeadOutput, fused, loss, mixture_nll, mixture_nll_reference
+
+Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+def inputs(n: int, k: int, d: int, v: int, dtype: torch.dtype = torch.float64, scale: float = 1.0) -> Inputs:
+    """Contexts, log-prior, weight and bias that ask for gradients."""
+    made = (
+        torch.randn(n, k, d, dtype=dtype) * scale,
+        torch.randn(n, k, dtype=dtype).log_softmax(-1),
+        torch.randn(v, d, dtype=dtype),
+        torch.randn(v, dtype=dtype),
+    )
+    return cast(Inputs, tuple(one.requires_grad_() for one in made))
+
+
+def gradients(output: HeadOutput, given: tuple[Tensor, ...]) -> list[Tensor]:
+    """Gradients under an upstream gradient that differs from token to token, or is at least not 1."""
+    upstream = torch.linspace(-1, 2, output.loss.numel(), dtype=output.loss.dtype).view_as(output.loss) + 0.3
+    return list(torch.autograd.grad(output.loss, given, upstream))
+
+
+def assert_same(given: Inputs, targets: Tensor, **options: Any) -> None:
+    fast, plain = mixture_nll(*given, targets, **options), mixture_nll_reference(*given, targets, **options)
+    for name in ("loss", "nll", "tokens"):
+        torch.testing.assert_close(getattr(fast, name), getattr(plain, name))
+    assert fast.correct == plain.correct
+    assert not fast.nll.requires_grad
+    for one, other in zip(gradients(fast, given), gradients(plain, given), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.fixture(params=[2**25, 2000, 1], ids=["one chunk", "some chunks", "token by token"])
+def buffer_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(fused.BUFFER_BYTES, "cpu", request.param)
+
+
+@pytest.mark.usefixtures("buffer_bytes")
+@pytest.mark.parametrize("picks", [True, False], ids=["picked", "scaled"])
+@pytest.mark.parametrize("smoothing", ["uniform", "others"])
+@pytest.mark.parametrize("reduction", ["sum", "mean", "none"])
+def test_every_argument(reduction: str, smoothing: str, picks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loss, "_picks", lambda _: picks)
+    given = inputs(7, 3, 5, 11)
+    whole = torch.tensor([3, 0, 10, 10, 5, 1, 3])
+    some = torch.tensor([3, -1, 10, -1, -1, 1, 3])
+    for targets, amount, count in itertools.product([whole, some], [0.0, 0.3, 1.0], [False, True]):
+        assert_same(
+            given,
+            targets,
+            ignore_index=-1,
+            label_smoothing=amount,
+            smoothing=smoothing,
+            reduction=reduction,
+            count_correct=count,
+        )
+
+
+@given(
+    n=st.integers(0, 9),
+    k=st.integers(1, 5),
+    d=st.integers(1, 9),
+    v=st.integers(2, 40),
+    budget=st.sampled_from([1, 500, 5000, 2**25]),
+    amount=st.sampled_from([0.0, 0.1]),
+    seed=st.integers(0, 100),
+)
+def test_any_shape(n: int, k: int, d: int, v: int, budget: int, amount: float, seed: int) -> None:
+    torch.manual_seed(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(fused.BUFFER_BYTES, "cpu", budget)
+        targets = torch.randint(v, (n,))
+        targets[torch.rand(n) < 0.2] = -100
+        assert_same(inputs(n, k, d, v), targets, label_smoothing=amount)
+
+
+def test_one_softmax_is_cross_entropy_of_torch() -> None:
+    contexts, _, weight, bias = inputs(8, 1, 5, 11)
+    targets = torch.tensor([1, 2, -100, 4, 5, 6, -100, 10])
+    for reduction, amount in itertools.product(["sum", "mean", "none"], [0.0, 0.2]):
+        ours = mixture_nll(
+            contexts,
+            torch.zeros(8, 1, dtype=torch.float64),
+            weight,
+            bias,
+            targets,
+            reduction=reduction,  # type: ignore[arg-type]
+            label_smoothing=amount,
+        )
+        logits = F.linear(contexts[:, 0], weight, bias)
+        torch.testing.assert_close(
+            ours.loss, F.cross_entropy(logits, targets, reduction=reduction, label_smoothing=amount)
+        )
+
+
+def test_smoothing_others_leaves_the_gold_code_out() -> None:
+    given, targets = inputs(4, 2, 3, 6), torch.tensor([0, 1, 2, 5])
+    log_probs = loss.log_mixture(*given)
+    weights = torch.full((4, 6), 0.2 / 5, dtype=torch.float64)
+    weights[torch.arange(4), targets] = 0.8
+    ours = mixture_nll(*given, targets, label_smoothing=0.2, smoothing="others").loss
+    torch.testing.assert_close(ours, -(weights * log_probs).sum())
+
+
+@pytest.mark.parametrize("amount", [0.0, 0.1])
+@pytest.mark.parametrize("reduction", ["sum", "none"])
+def test_gradcheck(reduction: Any, amount: float) -> None:
+    given, targets = inputs(4, 3, 2, 5), torch.tensor([4, 0, -100, 2])
+
+    def run(contexts: Tensor, log_prior: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return mixture_nll(contexts, log_prior, weight, bias, targets, reduction=reduction, label_smoothing=amount).loss
+
+    assert torch.autograd.gradcheck(run, given)
+
+
+@pytest.mark.parametrize("amount", [0.0, 0.1])
+def test_without_bias_and_with_any_leading_shape(amount: float) -> None:
+    contexts, log_prior, weight, _ = inputs(6, 3, 4, 7)
+    for shape in [(2, 3), (1, 6, 1), (6,)]:
+        given = contexts.view(*shape, 3, 4), log_prior.view(*shape, 3), weight
+        targets = torch.arange(6).view(shape)
+        fast = mixture_nll(given[0], given[1], weight, None, targets, label_smoothing=amount, reduction="none")
+        plain = mixture_nll_reference(
+            given[0], given[1], weight, None, targets, label_smoothing=amount, reduction="none"
+        )
+        assert fast.loss.shape == fast.nll.shape == shape
+        torch.testing.assert_close(fast.loss, plain.loss)
+        torch.testing.assert_close(gradients(fast, given), gradients(plain, given))
+    single = mixture_nll(contexts[0], log_prior[0], weight, None, torch.tensor(3))
+    torch.testing.assert_close(
+        single.loss, mixture_nll(contexts[:1], log_prior[:1], weight, None, torch.tensor([3])).loss
+    )
+
+
+def test_non_contiguous_inputs() -> None:
+    contexts = torch.randn(3, 4, 6, dtype=torch.float64).permute(2, 1, 0).requires_grad_()  # [6, 4, 3]
+    log_prior = torch.randn(4, 6, dtype=torch.float64).log_softmax(0).t().requires_grad_()
+    weight = torch.randn(3, 9, dtype=torch.float64).t().requires_grad_()
+    bias = torch.randn(18, dtype=torch.float64)[::2].requires_grad_()
+    targets = torch.arange(12)[::2] % 9
+    for reduction in ("sum", "none"):
+        assert_same((contexts, log_prior, weight, bias), targets, reduction=reduction)
+
+
+@pytest.mark.parametrize("reduction", ["sum", "mean", "none"])
+@pytest.mark.parametrize("amount", [0.0, 0.1])
+@pytest.mark.parametrize("count", [0, 4])
+def test_nothing_to_count_is_zero_with_zero_gradients(count: int, amount: float, reduction: str) -> None:
+    given = inputs(count, 3, 2, 5)
+    output = mixture_nll(
+        *given,
+        torch.full((count,), -100),
+        label_smoothing=amount,
+        reduction=reduction,  # type: ignore[arg-type]
+        count_correct=True,
+    )
+    assert output.loss.sum() == 0 and output.tokens == 0 and output.correct == 0
+    assert output.nll.shape == (count,)
+    for gradient in gradients(output, given):
+        assert not gradient.any()
+
+
+def test_needs_only_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    products = []
+
+    def counted(real: Callable[..., Tensor]) -> Callable[..., Tensor]:
+        def call(*tensors: Tensor, **options: Any) -> Tensor:
+            products.append(real)
+            return real(*tensors, **options)
+
+        return call
+
+    for place, name in [(torch, "mm"), (torch, "addmm"), (Tensor, "addmm_")]:
+        monkeypatch.setattr(place, name, counted(getattr(place, name)))
+
+    def count(*frozen: int, reduction: Any = "sum") -> int:
+        products.clear()
+        given = inputs(4, 3, 2, 5)
+        for index in frozen:
+            given[index].requires_grad_(False)
+        output = mixture_nll(*given, torch.arange(4), reduction=reduction)
+        if output.loss.requires_grad:
+            torch.autograd.backward(output.loss.sum())
+            assert [one.grad is not None for one in given] == [one.requires_grad for one in given]
+        return len(products)
+
+    assert count() == 3
+    assert count(2, 3) == 2  # frozen embedding: no product for its gradient
+    assert count(0, 1) == 2  # frozen contexts
+    assert count(0, 1, 2, 3) == 1
+    assert count(reduction="none") == 4  # the logits a second time
+    with torch.no_grad():
+        assert count() == count(reduction="none") == 1
+    with torch.inference_mode():
+        assert count() == 1
+
+
+def test_backward_twice_on_a_kept_graph_adds_up() -> None:
+    given = inputs(4, 3, 2, 5)
+    for reduction in ("sum", "none"):
+        total = mixture_nll(*given, torch.arange(4), reduction=reduction).loss.sum()
+        once = torch.autograd.grad(total, given, retain_graph=True)
+        twice = torch.autograd.grad(total * 2, given)
+        torch.testing.assert_close([2 * one for one in once], list(twice))
+
+
+@pytest.mark.parametrize("reduction", ["sum", "none"])
+def test_second_derivative_is_refused(reduction: Any) -> None:
+    given = inputs(4, 3, 2, 5)
+    total = mixture_nll(*given, torch.arange(4), reduction=reduction).loss.sum()
+    with pytest.raises(RuntimeError, match="no second derivative"):
+        torch.autograd.grad(total, given, create_graph=True)
+
+
+def test_inside_activation_checkpointing() -> None:
+    given = inputs(4, 3, 2, 5)
+
+    def run(contexts: Tensor, log_prior: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return mixture_nll(contexts.sin(), log_prior, weight, bias, torch.arange(4)).loss
+
+    inside = torch.utils.checkpoint.checkpoint(run, *given, use_reentrant=False)
+    torch.testing.assert_close(torch.autograd.grad(inside, given), torch.autograd.grad(run(*given), given))
+
+
+# Hard numbers, judged by the formula in float64.
+
+
+@pytest.mark.parametrize("amount", [0.0, 0.1])
+@pytest.mark.parametrize("scale", [1e-3, 1.0, 30.0, 1e4], ids="scale {}".format)
+def test_float32_is_no_worse_than_the_formula(scale: float, amount: float) -> None:
+    given = inputs(32, 4, 16, 500, torch.float32)
+    given = (given[0] * (scale / 16**0.5)).detach().requires_grad_(), *given[1:]
+    assert_no_worse(given, torch.randint(500, (32,)), amount)
+
+
+def assert_no_worse(given: Inputs, targets: Tensor, amount: float, slack: float = 1.5) -> None:
+    """Errors of loss and gradients at most `slack` times the plain formula's, or within a few units of rounding."""
+    true_given = cast(Inputs, tuple(one.detach().double().requires_grad_() for one in given))
+    truth = mixture_nll_reference(*true_given, targets, label_smoothing=amount)
+    true_values = [truth.loss, truth.nll, *gradients(truth, true_given)]
+    fast = mixture_nll(*given, targets, label_smoothing=amount)
+    plain = mixture_nll_reference(*given, targets, label_smoothing=amount)
+    for values, others, true in zip(
+        [fast.loss, fast.nll, *gradients(fast, given)],
+        [plain.loss, plain.nll, *gradients(plain, given)],
+        true_values,
+        strict=True,
+    ):
+        assert values.isfinite().all()
+        ours, theirs = (values.double() - true).norm(), (others.double() - true).norm()
+        assert ours <= slack * theirs + 1e-6 * true.norm(), (ours, theirs, true.norm())
+
+
+@pytest.mark.parametrize("amount", [0.0, 0.1])
+def test_logits_of_ten_thousand(amount: float) -> None:
+    contexts = torch.tensor([[[1e4], [-1e4]], [[1e4], [1e4]]]).requires_grad_()  # [2, 2, 1]
+    log_prior = torch.tensor([[0.5, 0.5], [0.9, 0.1]]).log().requires_grad_()
+    weight, bias = torch.tensor([[1.0], [0.0], [-1.0]]).requires_grad_(), torch.zeros(3).requires_grad_()
+    for targets in ([0, 0], [2, 1], [1, 2]):
+        given = (contexts, log_prior, weight, bias)
+        assert_no_worse(given, torch.tensor(targets), amount)
+
+
+@pytest.mark.parametrize("amount", [0.0, 0.1])
+def test_prior_of_one_component_alone(amount: float) -> None:
+    given = inputs(3, 3, 4, 6)
+    log_prior = torch.full((3, 3), -torch.inf, dtype=torch.float64)
+    log_prior[:, 1] = 0
+    given = (given[0], log_prior.requires_grad_(), *given[2:])
+    fast = mixture_nll(*given, torch.arange(3), label_smoothing=amount, count_correct=True)
+    alone = mixture_nll_reference(
+        given[0][:, 1:2], log_prior[:, 1:2], *given[2:], torch.arange(3), label_smoothing=amount
+    )
+    torch.testing.assert_close(fast.loss, alone.loss)
+    d_contexts, d_log_prior, *shared = gradients(fast, given)
+    a_contexts, a_log_prior, *a_shared = gradients(alone, (given[0], log_prior, *given[2:]))
+    torch.testing.assert_close([d_contexts, *shared], [a_contexts, *a_shared])
+    torch.testing.assert_close(d_log_prior[:, 1], a_log_prior[:, 1])
+    assert not d_log_prior[:, [0, 2]].any()
+
+
+def test_target_of_probability_1e_30_and_below() -> None:
+    for depth in (69.0, 200.0):  # exp(-69) is 1e-30; exp(-200) is 0 in float32
+        bias = torch.tensor([0.0, -depth, -depth]).requires_grad_()
+        weight = torch.zeros(3, 2).requires_grad_()
+        contexts, log_prior = torch.ones(1, 2, 2).requires_grad_(), torch.tensor([[0.5, 0.5]]).log().requires_grad_()
+        output = mixture_nll(contexts, log_prior, weight, bias, torch.tensor([1]))
+        torch.autograd.backward(output.loss)
+        torch.testing.assert_close(output.loss.item(), depth)
+        torch.testing.assert_close(bias.grad, torch.tensor([1.0, -1.0, 0.0]))
+
+
+def test_a_code_that_is_ruled_out_by_its_bias() -> None:
+    contexts, log_prior, weight, bias = inputs(4, 3, 2, 5)
+    bias = bias.detach().clone()
+    bias[0] = -torch.inf
+    output = mixture_nll(contexts, log_prior, weight, bias, torch.tensor([1, 2, 3, 4]), count_correct=True)
+    plain = mixture_nll_reference(contexts, log_prior, weight, bias, torch.tensor([1, 2, 3, 4]), count_correct=True)
+    torch.testing.assert_close(output.loss, plain.loss)
+    assert output.correct == plain.correct
+
+
+# Bad input.
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "said"),
+    [
+        ({"targets": torch.tensor([0, 1, 5, 2])}, IndexError, "targets hold 5; each must be a code from 0 to 4"),
+        ({"targets": torch.tensor([0, 1, -1, 2])}, IndexError, "targets hold -1"),
+        ({"targets": torch.tensor([0, 1, 2])}, ValueError, r"targets have shape \[3\]"),
+        ({"targets": torch.zeros(4, 1, dtype=torch.long)}, ValueError, r"targets have shape \[4, 1\]"),
+        ({"targets": torch.zeros(4)}, TypeError, "targets have dtype torch.float32"),
+        ({"log_prior": torch.zeros(4, 2)}, ValueError, r"log_prior has shape \[4, 2\]"),
+        ({"weight": torch.zeros(5, 3)}, ValueError, r"weight has shape \[5, 3\]"),
+        ({"bias": torch.zeros(4)}, ValueError, r"bias has shape \[4\]"),
+        ({"label_smoothing": 1.5}, ValueError, "label_smoothing is 1.5; it must lie between 0 and 1"),
+        ({"smoothing": "all"}, ValueError, "smoothing is 'all'"),
+        ({"reduction": "total"}, ValueError, "reduction is 'total'"),
+    ],
+)
+def test_bad_input_is_named(change: dict[str, Any], error: type[Exception], said: str) -> None:
+    contexts, log_prior, weight, bias = inputs(4, 3, 2, 5)
+    arguments = {"contexts": contexts, "log_prior": log_prior, "weight": weight, "bias": bias}
+    with pytest.raises(error, match=said):
+        mixture_nll(**{**arguments, "targets": torch.arange(4), **change})
+
+
+def test_nan_is_reported_when_anomalies_are_looked_for() -> None:
+    given, log_prior, weight, bias = inputs(4, 3, 2, 5)
+    contexts = given.detach().clone()
+    contexts[1, 1, 1] = torch.nan
+    assert mixture_nll(contexts, log_prior, weight, bias, torch.arange(4)).loss.isnan()
+    with torch.autograd.set_detect_anomaly(True), pytest.raises(ValueError, match="nan or inf"):
+        mixture_nll(contexts, log_prior, weight, bias, torch.arange(4))
