@@ -226,8 +226,10 @@ def _passive(dice: Dice) -> Pair:
 
 def _existence(dice: Dice) -> Pair:
     """es gibt keinen hund im garten: there is no dog in the garden."""
-    what = noun_phrase(dice, dice.pick(["person", "animal", "thing", "place", "event", "food", "building", "drink"]))
-    if what.without is None and not what.en.startswith(("many ", "some ", "two ", "three ")):
+    kinds = dice.pick(["person", "animal", "thing", "place", "event", "food", "building", "drink"])
+    tries = (noun_phrase(dice, kinds) for _ in range(8))
+    what = next((phrase for phrase in tries if phrase.without or phrase.en.startswith(("many ", "some "))), None)
+    if what is None:
         return _statement(dice)
     past, negated = dice.chance(35), what.without is not None and dice.chance(30)
     form = what.without[0][ACCUSATIVE] if negated and what.without else what.de[ACCUSATIVE]

@@ -223,7 +223,7 @@ spielen = play : person
 studieren = study : person
 übernachten = spend_the_night spent_the_night spent_the_night : person
 parken = park : vehicle
-landen* = land : vehicle
+landen* = land : flugzeug hubschrauber
 hängen hängt hing gehangen = hang hung hung : thing clothes
 """
 
