@@ -2,7 +2,7 @@
 
 All of them walk the cached states of a model (`start`, `step`, `reorder`; see `fastmos.models.generator`) and never
 emit what the coding does not allow. Codes that may not come next get probability 0 without renormalising, so the
-log-probability of a hypothesis is the one the model gives it when it is scored. Put models into `eval()` mode first.
+log-probability of a hypothesis is the one the model gives it when it is scored.
 """
 
 from collections.abc import Callable
@@ -25,7 +25,7 @@ PENALTIES: dict[str, Callable[[Tensor, float], Tensor]] = {
     "average": lambda length, alpha: length,
 }
 
-BLOCK = 64  # codes
+BLOCK = 64  # codes whose maximum is taken first, to find the best of many
 
 
 class Model(Protocol):
@@ -70,6 +70,7 @@ def beam_search(
     if normalise not in PENALTIES or alpha < 0:
         raise InputError(f"normalise {normalise!r}, alpha {alpha}: needs one of {', '.join(PENALTIES)} and alpha >= 0")
     penalty = PENALTIES[normalise]
+    _check_mode(model)
     longest = _limits(min_length, max_length, batch)  # [B]
     found: list[list[Hypothesis]] = [[] for _ in longest]
     lines = torch.arange(len(longest), device=longest.device)  # [B] of the sentences still searched
@@ -158,6 +159,7 @@ def sample(
         raise InputError(f"{samples} samples at temperature {temperature}: both must be positive (or search greedily)")
     if (top_k is not None and top_k < 1) or (top_p is not None and not 0 < top_p <= 1):
         raise InputError(f"top_k {top_k}, top_p {top_p}: needs top_k >= 1 and 0 < top_p <= 1")
+    _check_mode(model)
     longest = _limits(min_length, max_length, batch).repeat_interleave(samples)  # [N] every sample is a row by itself
     draws = torch.Generator(longest.device).manual_seed(seed)
     found: list[Hypothesis | None] = [None for _ in longest]
@@ -194,6 +196,11 @@ def _compact(alive: Tensor) -> Tensor:
     places = torch.arange(count, device=alive.device)
     places[~alive[:count]] = count + alive[count:].nonzero()[:, 0]
     return places
+
+
+def _check_mode(model: Model) -> None:
+    if getattr(model, "training", False):
+        raise InputError("the model is in training mode, where dropout disturbs a search; call model.eval() first")
 
 
 def _limits(min_length: int, max_length: int | Tensor, batch: Batch) -> Tensor:

@@ -103,6 +103,16 @@ def test_every_parameter_is_trained(body: str, make_batch: Callable[..., Any]) -
         assert parameter.grad is not None and parameter.grad.abs().sum() > 0, name
 
 
+@every_body
+def test_a_batch_of_padding_has_no_loss_but_gradients(body: str, make_batch: Callable[..., Any]) -> None:
+    model, batch = make(body), make_batch([(0, 0)])
+    batch.target = torch.zeros_like(batch.target)
+    output, _ = model(batch)
+    output.loss.backward()
+    assert output.loss.item() == 0 and output.tokens == 0
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
 def test_uniform_reaches_every_parameter() -> None:
     model = Generator(AttentionLSTM(CODES, CODES, width=32), MixtureOfSoftmaxes(32, CODES, 2))
     uniform_(model, 0.1)
