@@ -26,3 +26,16 @@ def codings(text: Path | None = None, quick: bool = False, output: Path | None =
     from fastmos.bench import codings as bench
 
     bench.run(quick, output, text)
+
+
+def assignment(quick: bool = False, output: Path | None = None, dense_to: int | None = None) -> None:
+    """Speed and cost of the table solvers beside scipy.
+
+    Args:
+        quick: 5,000 and 30,000 words, scipy at 5,000, within a minute; otherwise 20,000 too, which takes scipy minutes.
+        output: Write the figures here as JSON.
+        dense_to: Ask scipy up to this many words; 30,000 take it 10 minutes and 7 GB.
+    """
+    from fastmos.bench import assignment as bench
+
+    bench.run(quick, output, dense_to)

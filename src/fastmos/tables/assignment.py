@@ -49,7 +49,7 @@ def assign(R: Costs, Q: Costs, method: Method = "exact", *, prices: Costs | None
     The same input gives the same cells.
 
     `exact` finds the optimum and proves it: `gap` is 1e-6 at most, and near 1e-12 as a rule. `prices` of a similar
-    problem (those of the last round, say) save it the Sinkhorn iterations.
+    problem (those of the last round, say) save it part of the work.
     `half` is the quick half-approximation: it saves at least half of what can be saved against every word's worst cell.
     `dense` asks scipy, for small n and for tests: it does build the n x (d1 d2) matrix, and its word is the only proof.
     """

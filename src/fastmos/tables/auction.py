@@ -12,6 +12,7 @@ Ints = NDArray[np.int64]
 CACHE = 16  # cells a word keeps at hand
 SHRINK = 5.0  # of epsilon from one phase to the next
 BIDS = 64  # a cell, before a phase is thought to have begun with too small an epsilon
+TRIAL_BIDS = 4  # a cell, before given prices are thought to fit another problem; too high, they would cost much time
 AIM = 1e-12  # the last phase may lose this share of the cost: as good as float64 sums get
 CERTIFIED = 1e-6  # the share of the cost that may stay unproven
 PATIENCE = 2  # phases that may run out of bids
@@ -39,10 +40,15 @@ def _auctions(R: Floats, Q: Floats, prices: Floats | None) -> tuple[Ints | None,
     if mean == 0:  # every cell is every word's best
         return np.arange(n), np.zeros((R.shape[1], Q.shape[1]))
     cold = max(0.1 * float(np.median(spread)), 1e-3 * mean)
-    prices = sinkhorn_prices(R, Q, mean / 4, cold) if prices is None else prices - prices.min()
     epsilon, budget, patience = 0.2 * cold, BIDS * cells, PATIENCE
-    seat, best, lowest, proof = np.empty(n, np.int64), None, np.inf, prices
+    seat, best, lowest = np.empty(n, np.int64), None, np.inf
     cache = empty_cache(n, min(CACHE, cells))
+    if prices is not None:
+        prices = prices - prices.min()
+    if prices is None or not auction(R, Q, prices, epsilon, TRIAL_BIDS * cells, cache, seat):
+        prices = sinkhorn_prices(R, Q, mean / 4, cold)
+        cache = empty_cache(n, min(CACHE, cells))
+    proof = prices
     while patience:
         if not auction(R, Q, prices, epsilon, budget, cache, seat):
             epsilon *= SHRINK**2  # prices are far from where they must go: take longer steps

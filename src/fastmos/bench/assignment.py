@@ -1,0 +1,137 @@
+"""The table solvers beside scipy, on costs like those of a language model with a table coding."""
+
+import math
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fastmos.bench.measure import extra_memory
+from fastmos.files import provenance, write_json
+from fastmos.tables.assignment import Assignment, Method, assign
+
+SEED = 0
+REPEATS = 3  # of the quick methods; their median counts
+SIZES = {True: (5_000, 30_000), False: (5_000, 20_000, 30_000)}  # words, by `quick`
+DENSE_TO = {True: 5_000, False: 20_000}  # words up to which scipy is asked: seconds, and minutes
+DENSE_MEMORY_TO = 5_000  # words up to which scipy runs a second time, for its memory
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method on one instance."""
+
+    words: int
+    rows: int
+    columns: int
+    method: Method
+    cpu_seconds: float
+    times_faster: float | None  # than scipy, where it ran
+    extra_megabytes: float | None
+    cost: float
+    above_optimum_percent: float  # by the exact method's cost
+    gap: float  # what is not proven of the cost
+
+
+def instance(n: int, seed: int = SEED) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Costs R [n, d], Q [n, d] of n words in the smallest square table that holds them.
+
+    Words follow Zipf's tail and lean on two of many hidden classes, each with its own taste in rows and columns; rare
+    words are noisier; a word's cost is summed over its occurrences.
+    """
+    draw = np.random.default_rng(seed)
+    side, classes = math.ceil(math.sqrt(n)), max(20, n // 150)
+    counts = np.maximum(1, np.round(600 * (np.arange(n) / (0.003 * n) + 1) ** -1.05))
+    share = draw.pareto(1.2, classes) + 0.3
+    first, second = draw.choice(classes, (2, n), p=share / share.sum())
+    leaning = draw.beta(5, 2, n)[:, None]
+    noise = (0.15 + 0.8 / np.sqrt(counts))[:, None]
+    order = draw.permutation(n)
+
+    def costs() -> NDArray[np.float32]:
+        taste = np.exp(draw.normal(0, 1.5, (classes, side)) + draw.normal(0, 0.7, side))
+        taste /= taste.sum(1, keepdims=True)
+        nats = -np.log(leaning * taste[first] + (1 - leaning) * taste[second])
+        nats += noise * draw.normal(0, 1, (n, side))
+        nats = np.maximum(nats, 0.01) * counts[:, None]
+        return np.asarray(nats[order], np.float32)
+
+    return costs(), costs()
+
+
+def run(quick: bool, output: Path | None, dense_to: int | None = None) -> None:
+    """Print a table of all sizes and methods, and write it to `output`; scipy runs up to `dense_to` words."""
+    assign(*instance(50), "exact")  # compiles
+    assign(*instance(50), "half")
+    limit = DENSE_TO[quick] if dense_to is None else dense_to
+    print(f"{'words':>7} {'method':7} {'CPU s':>8} {'faster':>8} {'extra MB':>9} {'above optimum':>14} {'gap':>8}")
+    rows = []
+    for n in SIZES[quick]:
+        for row in compare(n, dense=n <= limit):
+            print(_line(row), flush=True)
+            rows.append(row)
+    if output is not None:
+        write_json(output, {"provenance": provenance(SEED), "rows": [asdict(row) for row in rows]})
+
+
+def compare(n: int, dense: bool) -> list[Row]:
+    """All methods on one instance."""
+    R, Q = instance(n)
+    exact, exact_seconds = _timed(lambda: assign(R, Q, "exact"), REPEATS)
+    half, half_seconds = _timed(lambda: assign(R, Q, "half"), REPEATS)
+    scipy_seconds = None
+    results: list[tuple[Method, Assignment, float]] = [("exact", exact, exact_seconds), ("half", half, half_seconds)]
+    if dense:
+        scipy, scipy_seconds = _timed(lambda: assign(R, Q, "dense"), 1)
+        results.append(("dense", scipy, scipy_seconds))
+    return [
+        Row(
+            words=n,
+            rows=R.shape[1],
+            columns=Q.shape[1],
+            method=method,
+            cpu_seconds=seconds,
+            times_faster=scipy_seconds / seconds if scipy_seconds else None,
+            extra_megabytes=_extra_megabytes(n, method),
+            cost=found.cost,
+            above_optimum_percent=100 * (found.cost / exact.cost - 1),
+            gap=found.gap,
+        )
+        for method, found, seconds in results
+    ]
+
+
+def _timed(solve: Callable[[], Assignment], repeats: int) -> tuple[Assignment, float]:
+    seconds = []
+    for _ in range(repeats):
+        start = time.process_time()
+        found = solve()
+        seconds.append(time.process_time() - start)
+    return found, statistics.median(seconds)
+
+
+def _extra_megabytes(n: int, method: Method) -> float | None:
+    if method == "dense" and n > DENSE_MEMORY_TO:
+        return None
+    return extra_memory(_prepared, n, method) / 1e6
+
+
+def _prepared(n: int, method: Method) -> Callable[[], Assignment]:
+    """In a process of its own: the instance, and the method loaded and compiled."""
+    R, Q = instance(n)
+    assign(*instance(50), method)
+    return lambda: assign(R, Q, method)
+
+
+def _line(row: Row) -> str:
+    faster = "" if row.times_faster is None else f"{row.times_faster:,.0f} x"
+    extra = "" if row.extra_megabytes is None else f"{row.extra_megabytes:,.0f}"
+    gap = "scipy's" if row.method == "dense" else f"{row.gap:.1e}"
+    return (
+        f"{row.words:>7,} {row.method:7} {row.cpu_seconds:>8.2f} {faster:>8} {extra:>9}"
+        f" {row.above_optimum_percent:>12.4f} % {gap:>8}"
+    )
