@@ -78,7 +78,7 @@ def beam_search(
     worst = torch.full_like(highest, -torch.inf)  # [B] what a score must exceed to be among the best
     live = torch.zeros_like(highest)[:, None]  # [B, w] log-probabilities of the hypotheses that go on, best first
     past = longest.new_full((len(longest), 1, 1), coding.bos)  # [B, w, time + 1] their codes
-    state = model.start(batch)
+    state = model.start(batch) if len(batch) else None
     time = 0
     while len(lines):
         sentences, width = past.shape[:2]
@@ -166,7 +166,7 @@ def sample(
     rows = torch.arange(len(longest), device=longest.device)  # [N] those that go on
     log_prob = torch.zeros(len(longest), dtype=torch.float64, device=longest.device)
     past = longest.new_full((len(longest), 1), coding.bos)  # [N, time + 1]
-    state = model.reorder(model.start(batch), rows // samples, rows // samples)
+    state = model.reorder(model.start(batch), rows // samples, rows // samples) if len(batch) else None
     time = 0
     while len(rows):
         log_probs, state = model.step(past[:, -1], state)  # [N, V]
