@@ -181,7 +181,7 @@ class _Kernel:
         self.tokens = min(chunk_tokens(weight, recipe.mixtures, buffers), max(1, tokens))
         width_share = self.codes / (CONTEXT_SHARE * width)
         self.block_tokens = max(self.tokens, int(chunk_tokens(weight, recipe.mixtures, buffers) * width_share))
-        shape = self.tokens * recipe.mixtures, _stride(self.codes)
+        shape = self.tokens * recipe.mixtures, row_stride(self.codes)
         self.logits = weight.new_full(shape, -torch.inf, dtype=exact)
         self.second = weight.new_empty(shape, dtype=exact) if self.whole else None
         self.low = weight.new_empty(shape, dtype=recipe.dtype) if recipe.dtype != exact else None
@@ -290,7 +290,7 @@ def _exact(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def _stride(codes: int) -> int:
+def row_stride(codes: int) -> int:
     """Numbers from row to row of a buffer: aligned, but no multiple of a page, or rows would fight for cache lines."""
     stride = -(-codes // ALIGNMENT) * ALIGNMENT
     return stride + ALIGNMENT if stride % 1024 == 0 else stride
@@ -307,7 +307,7 @@ def chunk_tokens(weight: Tensor, mixtures: int, buffers: int) -> int:
     """Tokens whose logits fit into this many buffers together."""
     budget = BUFFER_BYTES.get(weight.device.type, BUFFER_BYTES["cpu"])
     size = 8 if weight.dtype == torch.float64 else 4
-    return max(1, budget // (buffers * mixtures * _stride(len(weight)) * size))
+    return max(1, budget // (buffers * mixtures * row_stride(len(weight)) * size))
 
 
 def slices(count: int, most: int) -> Iterator[slice]:

@@ -135,7 +135,7 @@ def log_probabilities(parts: Parts, hidden: Tensor, mixtures: int, weight: Tenso
             continue
         best = joint.amax(1).clamp(min=-1e30)  # a code of bias -inf keeps its log-probability of -inf
         torch.add(joint.sub_(best[:, None]).exp_().sum(1).log_(), best, out=result[here])
-    return result.view(*hidden.shape[:-1], -1)
+    return result.view(*hidden.shape[:-1], len(weight))
 
 
 def fused_nll(

@@ -1,0 +1,60 @@
+"""Autocast and low-precision weights, in a process of its own: the errors of the fused loss beside the formula's.
+
+Both are judged by the formula in float64. Run by test_modules.py with ONEDNN_MAX_CPU_ISA set, which some machines need
+for bfloat16 products and which counts only before torch starts.
+"""
+
+import itertools
+
+import torch
+from torch import Tensor
+
+from fastmos.heads import HeadOutput, MixtureOfSoftmaxes, mixture_nll_reference
+
+
+def errors(output: HeadOutput, head: MixtureOfSoftmaxes, hidden: Tensor, truth: list[Tensor]) -> list[float]:
+    inputs = [hidden, *head.parameters()]
+    gradients = torch.autograd.grad(output.loss, inputs)
+    assert all(gradient.dtype == one.dtype for gradient, one in zip(gradients, inputs, strict=True))
+    assert output.loss.dtype == output.nll.dtype == torch.float32
+    values = [output.loss, output.nll, *gradients]
+    return [((value - true).norm() / true.norm()).item() for value, true in zip(values, truth, strict=True)]
+
+
+def check(low: torch.dtype, amount: float, whole_model: bool) -> None:
+    torch.manual_seed(0)
+    head = MixtureOfSoftmaxes(32, 300, 4, width=24)
+    hidden, targets = torch.randn(40, 32), torch.randint(300, (40,))
+    targets[::7] = -100
+    if whole_model:
+        head, hidden = head.to(low), hidden.to(low)
+    hidden.requires_grad_()
+    exact, exact_hidden = MixtureOfSoftmaxes(32, 300, 4, width=24).double(), hidden.detach().double().requires_grad_()
+    exact.load_state_dict(head.state_dict())
+    options = {"label_smoothing": amount}
+    parts = exact.parts(exact_hidden)
+    true = mixture_nll_reference(*parts, exact.weight, exact.bias, targets, label_smoothing=amount)
+    truth = [true.loss, true.nll, *torch.autograd.grad(true.loss, [exact_hidden, *exact.parameters()])]
+    with torch.autocast("cpu", low, enabled=not whole_model):
+        fast = head(hidden, targets, label_smoothing=amount)
+        plain = mixture_nll_reference(*head.parts(hidden), head.weight, head.bias, targets, label_smoothing=amount)
+    ours, theirs = errors(fast, head, hidden, truth), errors(plain, head, hidden, truth)
+    for one, other in zip(ours, theirs, strict=True):
+        assert one <= 1.3 * other + 2e-3, (low, amount, whole_model, ours, theirs)
+    each = head(hidden, targets, reduction="none", **options) if whole_model else fast
+    assert each.nll.shape == targets.shape
+
+
+for low, amount, whole_model in itertools.product([torch.bfloat16, torch.float16], [0.0, 0.1], [False, True]):
+    check(low, amount, whole_model)
+
+# Gradients stay in float32 inside: a loss divided by 1e6 tokens still has them, though float16 ends at 6e-8.
+head = MixtureOfSoftmaxes(8, 50, 3)
+with torch.autocast("cpu", torch.float16):
+    loss = head(torch.randn(5, 8), torch.arange(5)).loss / 1e9
+loss.backward()
+assert all(one.grad is not None and one.grad.any() for one in head.parameters())
+
+with torch.autocast("cpu", torch.bfloat16):  # float64 is left alone
+    exact = head.double()
+    assert exact(torch.randn(5, 8, dtype=torch.float64), torch.arange(5)).loss.dtype == torch.float64
