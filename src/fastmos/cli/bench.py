@@ -10,9 +10,9 @@ def head(quick: bool = False, output: Path | None = None) -> None:
         quick: Two small shapes, within a minute.
         output: Write the figures here as JSON, and a plot beside it as PNG.
     """
-    from fastmos.bench import head as bench
+    from fastmos.bench.head import run
 
-    bench.run(quick, output)
+    run(quick, output)
 
 
 def codings(text: Path | None = None, quick: bool = False, output: Path | None = None) -> None:
