@@ -15,7 +15,6 @@ def digits(tmp_path: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def no_tensorboard(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """TensorBoard takes seconds to import; one test has it."""
-    if "tensorboard" not in request.keywords:
-        monkeypatch.setattr(journal, "_board", lambda folder, step: None)
+def no_tensorboard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorBoard takes seconds to import; the test that wants it undoes this."""
+    monkeypatch.setattr(journal, "_board", lambda folder, step: None)

@@ -46,11 +46,18 @@ def search_lines(
             nbest=nbest,
             normalise=search.normalise,
             alpha=search.alpha,
-            max_length=search.max_length,
+            max_length=_limits([len(sources[row]) for row in rows], search),
         )
         for row, hypotheses in zip(rows, results, strict=True):
             found[row] = hypotheses
     return found
+
+
+def _limits(lengths: list[int], search: Search) -> int | torch.Tensor:
+    """The most codes for each line: a lower limit for short ones where scores, being normalised, end the search late."""
+    if search.normalise == "none":
+        return search.max_length
+    return torch.tensor([min(search.max_length, 3 * length + 20) for length in lengths])
 
 
 def _by_length(sources: Lines) -> Iterator[list[int]]:

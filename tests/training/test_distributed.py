@@ -1,0 +1,78 @@
+"""Two processes are as one with the double batch, also when one of them is killed on the way."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from fastmos.training.checkpoints import read_tensors
+from fastmos.training.config import Config, write_config
+from fastmos.training.experiment import train
+from tests.training.tiny import tiny, tiny_language_model
+
+# Trains as one of several processes. In the first attempt the second process is killed at its seventh batch.
+WORKER = """
+import itertools, os, signal, sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from fastmos.training import journal
+from fastmos.training.config import read_config
+from fastmos.training.experiment import train
+from fastmos.training.loop import Trainer
+
+journal._board = lambda folder, step: None
+backward, calls = Trainer._backward, itertools.count(1)
+
+def spoilt(*arguments):
+    if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0" and os.environ["RANK"] == "1" and next(calls) == 7:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return backward(*arguments)
+
+Trainer._backward = spoilt
+base = Path(sys.argv[1])
+train(read_config(base / "config.yaml"), base, base / "two")
+"""
+
+PLAIN = {"model": {"dropout": 0.0}, "head": {"dropout": 0.0}}
+
+
+def configs() -> dict[str, tuple[Config, Config]]:
+    """The same training for two processes, and for one."""
+    lasting = {"epochs": 4, "normalise": "sentences", "clip": 0.5}
+    return {
+        "translation": (
+            tiny(training={**lasting, "batch_sentences": 5, "accumulate": 2}, **PLAIN),
+            tiny(training={**lasting, "batch_sentences": 10, "accumulate": 2}, **PLAIN),
+        ),
+        "language model": (
+            tiny_language_model(batch_sentences=2).model_copy(update={"model": tiny(**PLAIN).model}),
+            tiny_language_model(batch_sentences=4).model_copy(update={"model": tiny(**PLAIN).model}),
+        ),
+    }
+
+
+@pytest.mark.parametrize("kind", ["translation", "language model"])
+def test_two_processes_are_as_one_with_the_double_batch(kind: str, digits: Path) -> None:
+    two, one = configs()[kind]
+    (digits / "config.yaml").write_text(write_config(two))
+    (digits / "worker.py").write_text(WORKER)
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=2"]
+    done = subprocess.run(
+        [sys.executable, *launch, str(digits / "worker.py"), str(digits)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "going on from step 6" in done.stderr  # the attempt after the kill, from the last save
+    train(one, digits, digits / "one")
+    expected, found = (read_tensors(digits / name / "model.safetensors")[0] for name in ("one", "two"))
+    assert expected.keys() == found.keys()
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], rtol=1e-4, atol=1e-5)

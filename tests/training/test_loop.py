@@ -1,0 +1,152 @@
+"""The loop: what a step divides by, what it does with numbers that are not finite, when it validates and ends."""
+
+import json
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from fastmos.data import Batch
+from fastmos.errors import InputError
+from fastmos.heads import Usage
+from fastmos.heads.modules import MixtureOfSoftmaxes
+from fastmos.training import loop
+from fastmos.training.build import build_model, encode, learn_codings, load_codings, training_batches
+from fastmos.training.config import Config, Training
+from fastmos.training.distributed import World
+from fastmos.training.experiment import train
+from fastmos.training.folder import RunFolder
+from fastmos.training.loop import HOPELESS, Trainer, reason_to_end, validation_due
+from fastmos.training.state import State
+from tests.training.tiny import tiny, tiny_language_model
+
+
+def make_trainer(config: Config, base: Path) -> tuple[Trainer, list[Batch]]:
+    """A trainer without a validator, and the batches of its first epoch."""
+    folder = RunFolder(base / "run")
+    learn_codings(config, base, folder)
+    source, target = load_codings(folder)
+    pair = encode(config, config.data.train, source, target, base, folder)
+    batches = training_batches(config, pair, 0, 1)
+    world = World(0, 1, torch.device("cpu"))
+    trainer = Trainer(config, folder, world, build_model(config, source, target), batches, None)  # type: ignore[arg-type]
+    return trainer, list(batches.epoch(0))
+
+
+@pytest.mark.parametrize(("normalise", "count"), [("tokens", "tokens"), ("sentences", "sentences")])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_accumulated_gradients_are_those_of_the_whole(
+    normalise: str, count: str, smoothing: float, digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gradient of a step is that of its summed loss over its count of tokens or sentences, however it is cut."""
+    training = {"normalise": normalise, "smoothing": smoothing, "clip": 0.0, "optimiser": "sgd"}
+    config = tiny(training=training, model={"dropout": 0.0}, head={"dropout": 0.0})
+    trainer, batches = make_trainer(config, digits)
+    group = batches[:3]
+    loss = torch.zeros(())
+    for batch in group:
+        loss = loss + trainer.model(batch, label_smoothing=smoothing)[0].loss
+    total = sum(getattr(batch, count) for batch in group)
+    expected = torch.autograd.grad(loss / total, list(trainer.model.parameters()))
+
+    found: list[Tensor] = []
+
+    def norm(parameters: Any, clip: float) -> Tensor:
+        found.extend(parameter.grad.clone() for parameter in parameters)
+        return torch.zeros(())
+
+    monkeypatch.setattr(loop, "gradient_norm", norm)
+    monkeypatch.setattr(trainer, "_log", lambda *arguments: None)
+    trainer.state = State("", 1)
+    assert trainer._step(group)
+    for ours, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-7)
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, steps: Callable[[int], bool]) -> None:
+    """Make the loss of some steps nan."""
+    backward = Trainer._backward
+
+    def spoilt(self: Trainer, group: list[Batch], count: float) -> Tensor:
+        return backward(self, group, float("nan") if steps(self.state.step + 1) else count)
+
+    monkeypatch.setattr(Trainer, "_backward", spoilt)
+
+
+def records(run: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (run / "log.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("autocast", ["none", "fp16"])
+def test_steps_that_are_not_finite_are_skipped_and_counted(
+    autocast: str, digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(monkeypatch, lambda step: step in (2, 3, 7))
+    if autocast == "fp16":  # the scaler alone: some processors have no matrix products in half precision
+        monkeypatch.setattr(torch, "autocast", lambda *arguments, **options: nullcontext())
+    train(tiny(training={"epochs": 2, "autocast": autocast}), digits, digits / "run")
+    assert [record["skipped"] for record in records(digits / "run") if "skipped" in record] == [2, 2, 3, 3]
+
+
+def test_a_run_that_stays_without_finite_steps_stops(digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil(monkeypatch, lambda step: step > 4)
+    with pytest.raises(InputError, match=f"not finite for {HOPELESS} steps in a row, up to step {HOPELESS + 4}; lower"):
+        train(tiny(), digits, digits / "run")
+
+
+def test_a_collapsed_mixture_is_said(
+    digits: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(MixtureOfSoftmaxes, "usage", lambda self, hidden: Usage(1.05, 0.05, [0.99, 0.01]))
+    train(tiny(training={"epochs": 1}), digits, digits / "run")
+    assert "warning: the mixture has collapsed: 1.05 of its 2 softmaxes are in use" in capsys.readouterr().err
+    assert [record["effective_mixtures"] for record in records(digits / "run") if "bleu" in record] == [1.05]
+
+
+@pytest.mark.parametrize(
+    ("training", "state", "due"),
+    [
+        ({}, {"step": 0}, False),
+        ({}, {"step": 6, "epoch": 1, "batch": 0}, True),  # an epoch has ended
+        ({}, {"step": 5, "batch": 5}, False),
+        ({}, {"step": 6, "epoch": 1, "batch": 0, "history": [(6, 1.0)]}, False),  # done
+        ({"validate_every": 4}, {"step": 8, "batch": 2}, True),
+        ({"validate_every": 4}, {"step": 6, "epoch": 1, "batch": 0}, False),
+        ({"validate_every": 4, "steps": 9}, {"step": 9, "batch": 3}, True),  # the end
+        ({"validate_every": 4, "epochs": 1}, {"step": 6, "epoch": 1, "batch": 0}, True),
+    ],
+)
+def test_when_to_validate(training: dict[str, Any], state: dict[str, Any], due: bool) -> None:
+    assert validation_due(Training(**training), State("", 1, **state)) is due
+
+
+@pytest.mark.parametrize(
+    ("training", "state", "reason"),
+    [
+        ({}, {"step": 6, "epoch": 1, "history": [(6, 1.0)]}, ""),
+        ({"epochs": 1}, {"step": 6, "epoch": 1}, ""),  # not validated yet
+        ({"epochs": 1}, {"step": 6, "epoch": 1, "history": [(6, 1.0)]}, "all steps done"),
+        ({"steps": 6}, {"step": 6, "batch": 2, "history": [(6, 1.0)]}, "all steps done"),
+        ({"patience": 2}, {"step": 6, "history": [(2, 1.0), (4, 0.5), (6, 0.9)]}, "no new best in 2 validations"),
+        ({"patience": 2}, {"step": 6, "history": [(2, 1.0), (4, 0.5), (6, 1.1)]}, ""),
+        ({"patience": 2}, {"step": 7, "history": [(2, 1.0), (4, 0.5), (6, 0.9)]}, ""),  # cannot be
+    ],
+)
+def test_when_to_end(training: dict[str, Any], state: dict[str, Any], reason: str) -> None:
+    assert reason_to_end(Training(**training), State("", 1, **state)) == reason
+
+
+def test_a_log_and_events_are_kept(digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()  # TensorBoard, this time
+    train(tiny_language_model(epochs=2, log_every=4), digits, digits / "run")
+    log = records(digits / "run")
+    assert [record["step"] for record in log if "loss" in record] == [4, 8, 12, 16, 20]
+    assert [record["epoch"] for record in log if "nats_per_word" in record] == [1, 2]
+    assert log[0]["about"]["seed"] == 1
+    assert all(record["effective_mixtures"] <= 2 for record in log if "effective_mixtures" in record)
+    pytest.importorskip("tensorboard")
+    assert list((digits / "run" / "tensorboard").glob("events.*"))
