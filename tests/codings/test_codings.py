@@ -152,6 +152,7 @@ def test_text_treatment_is_kept(kind: str, tmp_path: Path) -> None:
     loaded = load_coding(tmp_path / "coding.json")
     assert loaded.text == text
     assert loaded.decode(loaded.encode("Hello, world!")) == "hello, world!"
+    assert loaded.words_lines(loaded.encode_lines(["Hello, world!"])) == [["hello", ",", "world", "!"]]
 
 
 @pytest.mark.parametrize("kind", KINDS)

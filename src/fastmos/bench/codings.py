@@ -13,6 +13,7 @@ import numpy as np
 from fastmos.bench.measure import interleaved
 from fastmos.codings import BPECoding, Coding, TableCoding, WordCoding, coding_from_json
 from fastmos.files import provenance, read_lines, write_json
+from fastmos.progress import progress
 
 SEED = 0
 Encode = Callable[[], object]
@@ -27,11 +28,11 @@ def run(quick: bool, output: Path | None, text: Path | None = None) -> None:
     size = 2_000 if quick else 10_000
     learn: dict[str, float] = {}
     encoders: dict[str, Encode] = {}
-    for name, learner in CONTENDERS.items():
+    for name, learner in progress(CONTENDERS.items(), "learning", len(CONTENDERS)):
         start = time.perf_counter()
         encoders[name] = learner(lines, size)
         learn[name] = words / (time.perf_counter() - start)
-    times = interleaved(encoders, rounds=2 if quick else 5)
+    times = interleaved(encoders, rounds=2 if quick else 3)
     rows = [
         {"coding": name, "learn": learn[name], "encode": words / times[name].median, "spread": times[name].spread}
         for name in CONTENDERS

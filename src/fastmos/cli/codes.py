@@ -182,7 +182,7 @@ def show(coding: Positional[Path], *, rows: int = 10, merges: bool = False) -> N
         f"text: {treatment}{', lowercased' if text.lowercase else ''}",
         f"fingerprint: {loaded.fingerprint()}",
     ]
-    step = max(1, len(loaded) // 8)
+    step = max(8, len(loaded) // 8)
     for start in range(0, len(loaded), step):
         shown = range(start, min(start + 8, len(loaded)))
         lines.append(f"{start:>7}  " + " ".join(loaded.token(code) for code in shown))

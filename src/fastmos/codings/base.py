@@ -66,7 +66,11 @@ class Coding(ABC):
 
     def decode_lines(self, lines: Sequence[Iterable[int]]) -> list[str]:
         """The text of each list of codes; pad and bos are passed over, and eos ends the line."""
-        return self.text.join([self._words(self._content(codes)) for codes in lines])
+        return self.text.join(self.words_lines(lines))
+
+    def words_lines(self, lines: Sequence[Iterable[int]]) -> list[list[str]]:
+        """The words of each list of codes, not yet detokenised: what metrics on tokens compare."""
+        return [self._words(self._content(codes)) for codes in lines]
 
     def decode(self, codes: Iterable[int]) -> str:
         return self.decode_lines([codes])[0]
