@@ -77,7 +77,10 @@ def _checked(values: Costs, name: str) -> Floats:
     """An own contiguous float64 copy of a matrix of finite numbers."""
     if isinstance(values, torch.Tensor):
         values = values.detach().cpu().double().numpy()
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        raise InputError(f"{name} is not a matrix; give rows of one length") from None
     if array.dtype.kind not in "biuf":
         raise InputError(f"{name} holds {array.dtype}; give real numbers")
     if array.ndim != 2 or 0 in array.shape:
