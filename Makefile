@@ -17,7 +17,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@touch $@
 
 demo: env
-	@$(BIN)/fastmos demo
+	@$(BIN)/fastmos demo head
 
 test: check
 	@echo "make: running the tests"

@@ -18,7 +18,7 @@ from fastmos.errors import InputError
 # Command -> (its module, its function, what it does).
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "doctor": ("head", "doctor", "versions, devices and a self-check of the loss, ready to paste into a bug report"),
-    "demo": ("head", "demo", "fit a high-rank task with one softmax, a mixture of contexts and a mixture of softmaxes"),
+    "demo head": ("head", "demo_head", "fit a high-rank task with one softmax, mixed contexts and mixed softmaxes"),
     "train": ("train", "train", "train as a YAML file says; an interrupted run goes on"),
     "translate": ("train", "translate", "translate lines with a run"),
     "evaluate": ("train", "evaluate", "BLEU, chrF, nats per word and speed of a run"),

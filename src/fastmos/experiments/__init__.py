@@ -1,0 +1,1 @@
+"""Experiments: what the heads can do, and the paper's tables and figures."""
