@@ -38,7 +38,7 @@ class Dice:
         return items[self.below(len(items))]
 
     def zipf(self, items: Sequence[T]) -> T:
-        """One of them, the earlier the likelier: weight 1 / (rank + 3)."""
+        """One of them, the earlier the likelier: weight 1 / (rank + 2)."""
         sums = _zipf_sums(len(items))
         return items[bisect_right(sums, self.below(sums[-1]))]
 
@@ -54,4 +54,4 @@ class Dice:
 
 @cache
 def _zipf_sums(count: int) -> list[int]:
-    return list(accumulate(1_000_000 // (rank + 3) for rank in range(count)))
+    return list(accumulate(1_000_000 // (rank + 2) for rank in range(count)))

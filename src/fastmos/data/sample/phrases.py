@@ -125,7 +125,7 @@ def adjectives(kind: str) -> list[Adjective]:
 def noun_phrase(dice: Dice, kinds: str, owner: Phrase | None = None, plain: bool = False) -> Phrase:
     """A noun of these kinds with what belongs to it; `owner` may own it (sein hund); `plain` phrases are short."""
     noun = dice.zipf(_candidates(kinds))
-    if not plain and dice.chance(30):
+    if not plain and dice.chance(25):
         noun = _compounded(dice, noun)
     mass = noun.de.plural is None
     plural = not mass and dice.chance(24)
@@ -135,7 +135,7 @@ def noun_phrase(dice: Dice, kinds: str, owner: Phrase | None = None, plain: bool
         determiner = "definite"
     if noun.place[0] and determiner not in ("definite", "indefinite"):
         determiner = "definite"
-    count = 0 if plain else dice.weighted({"0": 58, "1": 36, "2": 6})
+    count = 0 if plain else dice.weighted({"0": 62, "1": 34, "2": 4})
     described = _adjectives(dice, noun.kind, int(count), determiner == "definite" and not mass)
     phrase = _determined(dice, noun, determiner, plural, described, owner)
     belongs = not plain and determiner == "definite" and noun.kind not in ("person", "place") and dice.chance(8)
