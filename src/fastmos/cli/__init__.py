@@ -18,6 +18,7 @@ from fastmos.errors import InputError
 # Command -> (its module, its function, what it does).
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "doctor": ("head", "doctor", "versions, devices and a self-check of the loss, ready to paste into a bug report"),
+    "demo": ("demo", "demo", "train a baseline and BPE-MoS on the embedded sample, compare, translate; minutes"),
     "demo head": ("head", "demo_head", "fit a high-rank task with one softmax, mixed contexts and mixed softmaxes"),
     "train": ("train", "train", "train as a YAML file says; an interrupted run goes on"),
     "translate": ("train", "translate", "translate lines with a run"),

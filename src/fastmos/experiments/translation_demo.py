@@ -1,0 +1,271 @@
+"""The toolkit at work: the plain baseline and BPE-MoS learn to translate the embedded sample, side by side.
+
+Both are trained by `fastmos train` in a process and with a thread of their own, so an interrupted demo goes on where it
+was. All that is shown is kept in results.json, and a finished demo shows it again without any work.
+"""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from fastmos.errors import InputError
+from fastmos.files import provenance, read_json, read_lines, write_json, written_whole
+from fastmos.training.config import Config, parse_config, write_config
+
+NAMES = {"baseline": "baseline: words, one softmax", "bpe-mos": "BPE-MoS: BPE, {mixtures} softmaxes"}
+WAYS = ("plain", "fused")  # how the loss is computed: by the formula, or by our head
+SPLITS = ("train", "valid", "test")
+MEGABYTE = 10**6
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a demo is; the full one takes two cores about four minutes."""
+
+    pairs: int = 20_000  # to learn from
+    held_out: int = 500  # pairs for validation, and as many for the test
+    epochs: int = 4
+    width: int = 128
+    mixtures: int = 3
+    source_words: int = 4000  # German words that occur at least twice
+    target_words: int = 2200  # English ones
+    pieces: int = 1500  # of BPE, for either language
+    seed: int = 1
+
+
+def configs(size: Size) -> dict[str, Config]:
+    """The two experiments, which differ in codings and head only; data paths are relative to the demo's folder."""
+    words = {"source": {"codes": size.source_words}, "target": {"codes": size.target_words}}
+    shared = {
+        "data": {split: {"source": f"data/{split}.de", "target": f"data/{split}.en"} for split in SPLITS},
+        "model": {"kind": "lstm", "width": size.width, "dropout": 0.1, "init": 0.1},
+        "training": {
+            "optimiser": "adam",
+            "rate": 0.003,
+            "schedule": "plateau",
+            "batch_sentences": 64,
+            "epochs": size.epochs,
+            "log_every": 100,
+            "seed": size.seed,
+        },
+        "search": {"beam": 5, "max_length": 60},
+    }
+    differing = {
+        "baseline": {
+            "codings": {side: {"kind": "words", **choice} for side, choice in words.items()},
+            "head": {"kind": "softmax", "mixtures": 1},
+        },
+        "bpe-mos": {
+            "codings": {side: {"kind": "bpe", "codes": size.pieces} for side in words},
+            "head": {"kind": "mos", "mixtures": size.mixtures},
+        },
+    }
+    return {name: parse_config(shared | own, name) for name, own in differing.items()}
+
+
+def demo(folder: Path, size: Size = Size()) -> None:  # noqa: B008 (frozen)
+    """Train both, compare them, and say what came out; what is done already is not done again."""
+    results = folder / "results.json"
+    record = read_json(results) if results.is_file() else None
+    if record is None or record["size"] != asdict(size) or not all(_trained(folder, name) for name in NAMES):
+        record = _work(folder, size)
+        write_json(results, record)
+    else:
+        print(f"{folder}: was made on {record['about']['date']}; delete it to train again")
+    _show(folder, record)
+
+
+def _trained(folder: Path, name: str) -> bool:
+    return (folder / name / "model.safetensors").is_file()
+
+
+def _work(folder: Path, size: Size) -> dict[str, Any]:
+    print(f"""
+A plain translation model (words, one softmax) and BPE-MoS (pieces of words, {size.mixtures} softmaxes) learn German to
+English from {size.pairs:,} generated sentence pairs, side by side: about four minutes on two free cores. Interrupt it
+when you like; the same command goes on.
+""")
+    _write_data(folder, size)
+    for name, config in configs(size).items():
+        with written_whole(folder / f"{name}.yaml") as file:
+            file.write(write_config(config))
+    seconds = _train_side_by_side(folder)
+    runs, translations = {}, {}
+    for name in NAMES:
+        print(f"{name}: translating the test text", file=sys.stderr, flush=True)
+        runs[name], translations[name] = _evaluate(folder, name)
+    print("measuring a training step of each", file=sys.stderr, flush=True)
+    for name, measured in _measure(folder).items():
+        runs[name] |= measured
+    texts = {"source": _lines(folder, "test.de"), "reference": _lines(folder, "test.en"), **translations}
+    return {
+        "size": asdict(size),
+        "runs": runs,
+        "training_seconds": round(seconds, 1),
+        "examples": [{name: lines[row] for name, lines in texts.items()} for row in range(min(5, size.held_out))],
+        "about": provenance(size.seed),
+    }
+
+
+def _write_data(folder: Path, size: Size) -> None:
+    from fastmos.data.sample import write_sample
+
+    write_sample(folder / "data", pairs=size.pairs, valid=size.held_out, test=size.held_out)
+
+
+def _lines(folder: Path, name: str) -> list[str]:
+    return list(read_lines(folder / "data" / name))
+
+
+# ---- training
+
+
+def _train_side_by_side(folder: Path) -> float:
+    """Run `fastmos train` for both at once, a thread each, and pass on what they say; how many seconds it took."""
+    begin = time.monotonic()
+    children = {name: _start(folder, name) for name in NAMES}
+    listeners = [threading.Thread(target=_pass_on, args=(name, child.stderr)) for name, child in children.items()]
+    try:
+        for listener in listeners:
+            listener.start()
+        codes = {name: child.wait() for name, child in children.items()}
+    except BaseException:
+        for child in children.values():
+            child.terminate()  # it saves what it has; Ctrl-C on a terminal has told it already
+            child.wait()
+        raise
+    finally:
+        for listener in listeners:
+            listener.join()
+    for name, code in codes.items():
+        if code:
+            raise InputError(f"training {name} ended with exit code {code}; its own words are above")
+    return time.monotonic() - begin
+
+
+def _start(folder: Path, name: str) -> subprocess.Popen[str]:
+    words = ["train", str(folder / f"{name}.yaml"), "--folder", str(folder / name)]
+    print(f"fastmos {' '.join(words)}", file=sys.stderr, flush=True)
+    one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", "fastmos", *words], env=one_thread, stderr=subprocess.PIPE, encoding="utf-8"
+    )
+
+
+def _pass_on(name: str, lines: IO[str]) -> None:
+    for line in lines:
+        print(f"{name:>8}: {line.rstrip()}", file=sys.stderr, flush=True)
+
+
+# ---- judging
+
+
+def _evaluate(folder: Path, name: str) -> tuple[dict[str, Any], list[str]]:
+    """Figures and translations of the test text."""
+    from fastmos.training.run import load
+
+    found = load(folder / name).evaluate(_lines(folder, "test.de"), _lines(folder, "test.en"))
+    assert found.translations is not None
+    return found.record(), found.translations
+
+
+def _measure(folder: Path) -> dict[str, dict[str, float]]:
+    """Time (interleaved) and extra memory (in processes of their own) of a step, by the formula and by our head."""
+    import torch
+
+    from fastmos.bench.measure import extra_memory, interleaved
+
+    contenders = {f"{name} {way}": (folder / name, way == "fused") for name in NAMES for way in WAYS}
+    threads = torch.get_num_threads()
+    steps = {contender: training_step(*arguments) for contender, arguments in contenders.items()}
+    timings = interleaved(steps, rounds=5)
+    torch.set_num_threads(threads)
+    return {
+        name: {f"milliseconds_{way}": 1000 * timings[f"{name} {way}"].median for way in WAYS}
+        | {f"megabytes_{way}": extra_memory(training_step, folder / name, way == "fused") / MEGABYTE for way in WAYS}
+        for name in NAMES
+    }
+
+
+def training_step(run: Path, fused: bool) -> Callable[[], object]:
+    """A step (loss and gradients, one thread) of a run on the middle one, by length, of the test text's batches."""
+    import torch
+
+    from fastmos.codings import PAD
+    from fastmos.data import Batch, EncodedText, SentenceBatches
+    from fastmos.heads import Head, mixture_nll_reference
+    from fastmos.training.run import load
+
+    torch.set_num_threads(1)
+    loaded = load(run, "cpu")
+    model, data = loaded.model.train(), loaded.config.data.test
+    head = model.head
+    assert isinstance(head, Head) and loaded.source is not None
+    target = EncodedText.of(loaded.target.encode_lines(list(read_lines(loaded.base / data.target))))
+    source = EncodedText.of(loaded.source.encode_lines(list(read_lines(loaded.base / data.source))))
+    sentences = loaded.config.training.batch_sentences
+    batches = list(SentenceBatches(target, source, sentences=sentences, shuffle=False).epoch(0))
+    middle = sorted(batches, key=lambda batch: batch.tokens)[len(batches) // 2]
+    first = next(SentenceBatches(target, source, sentences=1, shuffle=False).epoch(0))
+
+    def step(batch: Batch) -> None:
+        if fused:
+            loss = model(batch)[0].loss
+        else:
+            hidden, _ = model.body(batch)
+            contexts, log_prior = head.parts(hidden)
+            loss = mixture_nll_reference(
+                contexts, log_prior, head.weight, head.bias, batch.target, ignore_index=PAD
+            ).loss
+        loss.backward()
+
+    step(first)  # so that gradients exist, and libraries have what they keep
+    return partial(step, middle)
+
+
+# ---- showing
+
+
+def _show(folder: Path, record: Mapping[str, Any]) -> None:
+    print()
+    for example in record["examples"]:
+        for name, text in example.items():
+            print(f"{name:>9}  {text}")
+        print()
+    print(table(record))
+    size, about = record["size"], record["about"]
+    made = f"{about['date'][:10]}, {about['machine']}, seed {about['seed']}, commit {about['commit'] or 'unknown'}"
+    print(f"""
+BLEU of {size["held_out"]:,} test pairs ({record["runs"]["bpe-mos"]["bleu_signature"]}).
+Nats per word: lower is better. A model of words pays for unknown ones only that they are unknown: compare the known.
+ms and MB of a training step: loss and gradients of 64 sentences, one thread, by the plain formula and by the fused
+loss; memory is what it takes beside parameters and their gradients.
+{made}; training took {record["training_seconds"]:,.0f} s.
+
+Now type German sentences of that world:
+
+    fastmos translate {folder / "bpe-mos"}""")
+
+
+def table(record: Mapping[str, Any]) -> str:
+    """The figures of both, a row each."""
+    lines = [
+        f"{'':30}{'':>7}{'nats':>8}{'of known':>10}{'unknown':>9}{'ms/batch':>16}{'MB/step':>16}",
+        f"{'':30}{'BLEU':>7}{'a word':>8}{'words':>10}{'words':>9}" + f"{'plain':>9}{'fused':>7}" * 2,
+    ]
+    for name, label in NAMES.items():
+        found = record["runs"][name]
+        costs = (found[f"{what}_{way}"] for what in ("milliseconds", "megabytes") for way in WAYS)
+        lines.append(
+            f"{label.format(**record['size']):30}{found['bleu']:7.1f}{found['nats_per_word']:8.3f}"
+            f"{found['nats_per_known_word']:10.3f}{found['oov_rate']:9.1%}"
+            + "".join(f"{cost:{width}.0f}" for cost, width in zip(costs, (9, 7, 9, 7), strict=True))
+        )
+    return "\n".join(lines)
