@@ -17,7 +17,7 @@ $(VENV)/installed: pyproject.toml constraints.txt
 	@touch $@
 
 demo: env
-	@$(BIN)/fastmos demo head
+	@$(BIN)/fastmos demo
 
 test: check
 	@echo "make: running the tests"
