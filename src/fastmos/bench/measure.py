@@ -43,8 +43,8 @@ def interleaved(contenders: dict[str, Callable[[], object]], rounds: int) -> dic
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for turn in range(rounds):
         first = turn % len(names)
+        gc.collect()
         for name in names[first:] + names[:first]:
-            gc.collect()
             start = time.perf_counter()
             contenders[name]()
             seconds[name].append(time.perf_counter() - start)
