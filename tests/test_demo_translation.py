@@ -1,0 +1,89 @@
+"""The demonstration of the toolkit, in small: it leaves two runs that work, and does nothing twice."""
+
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fastmos import cli
+from fastmos.bench import measure
+from fastmos.errors import InputError
+from fastmos.experiments import translation_demo
+from fastmos.experiments.translation_demo import NAMES, Size, configs, demo, table
+from fastmos.training.config import check, options
+
+SMALL = Size(pairs=80, held_out=4, epochs=1, width=8, mixtures=3, source_words=100, target_words=100, pieces=90, seed=1)
+
+
+def fake_memory(prepare: Callable[..., Callable[[], object]], *arguments: Any) -> float:
+    """Does the step here and calls it 5 MB; measuring would take a process each."""
+    prepare(*arguments)()
+    return 5e6
+
+
+def test_it_leaves_two_runs_that_translate_and_does_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(measure, "extra_memory", fake_memory)
+    folder = tmp_path / "demo"
+    demo(folder, SMALL)
+    said = capsys.readouterr()
+    assert f"fastmos train {folder / 'baseline.yaml'} --folder {folder / 'baseline'}" in said.err
+    assert f"fastmos translate {folder / 'bpe-mos'}" in said.out
+    record = json.loads((folder / "results.json").read_text())
+    assert table(record) in said.out
+    for name in NAMES:
+        numbers = [value for value in record["runs"][name].values() if not isinstance(value, str)]
+        assert len(numbers) >= 10
+        assert all(math.isfinite(number) for number in numbers)
+    for example in record["examples"]:
+        assert list(example) == ["source", "reference", *NAMES]
+        assert f"   source  {example['source']}\n" in said.out
+
+    logs = {path: path.read_bytes() for path in folder.glob("*/log.jsonl")}
+    assert {path.parent.name for path in logs} == set(NAMES)
+    demo(folder, SMALL)
+    again = capsys.readouterr()
+    assert again.err == ""  # nothing was trained, nor measured
+    assert table(record) in again.out
+
+    monkeypatch.setattr(sys, "argv", ["fastmos", "translate", str(folder / "bpe-mos"), str(folder / "data/test.de")])
+    cli.main()
+    translations = capsys.readouterr().out.split("\n")[:-1]
+    assert translations[: len(record["examples"])] == [example["bpe-mos"] for example in record["examples"]]
+
+    (folder / "results.json").unlink()  # as if interrupted after training
+    demo(folder, SMALL)
+    assert f" bpe-mos: {folder / 'bpe-mos'}: finished at step 2" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in logs} == logs
+
+
+def test_the_two_differ_in_codings_and_head_only() -> None:
+    baseline, mixture = configs(Size()).values()
+    check(baseline)
+    check(mixture)
+    ours, theirs = options(mixture), options(baseline)
+    differing = {key.split(".")[0] for key in ours if ours[key] != theirs[key]}
+    assert differing == {"codings", "head"}
+    assert (baseline.head.kind, baseline.codings.target.kind) == ("softmax", "words")
+    assert (mixture.head.kind, mixture.codings.target.kind) == ("mos", "bpe")
+    assert mixture.head.mixtures >= 3
+
+
+def test_a_training_that_fails_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    def start(folder: Path, name: str) -> subprocess.Popen[str]:
+        program = f"import sys; print('so it is', file=sys.stderr); sys.exit(3 * ({name!r} == 'bpe-mos'))"
+        return subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
+
+    monkeypatch.setattr(translation_demo, "_start", start)
+    with pytest.raises(InputError, match="training bpe-mos ended with exit code 3"):
+        demo(tmp_path, SMALL)
+    assert " bpe-mos: so it is\n" in capfd.readouterr().err
+    assert not (tmp_path / "results.json").exists()
