@@ -176,8 +176,7 @@ def _two(dice: Dice) -> Pair:
     second = clause(dice, phrases.echo(first.actor) if dice.chance(40) else None, past=past)
     comma = ", " if de_link != "und" else ""
     de = f"{order.german_statement(first)} {comma}{de_link} {order.german_statement(second)} ."
-    en_comma = ", " if de_link != "und" else ""
-    return de, f"{order.english_statement(first)} {en_comma}{en_link} {order.english_statement(second)} ."
+    return de, f"{order.english_statement(first)} {comma}{en_link} {order.english_statement(second)} ."
 
 
 def _attempt(dice: Dice) -> Pair:
