@@ -179,10 +179,10 @@ def average(folder: Path, output: Path, *, last: int = 0, best: int = 0) -> list
     if best:
         values = {step: read_tensors(where.checkpoints.path(step))[1]["value"] for step in steps}
         steps.sort(key=lambda step: values[step])
-    count = best or last
-    if not 1 <= count <= len(steps):
-        kept = "training.keep_last and training.keep_best say how many stay"
-        raise InputError(f"{folder}: has {len(steps)} checkpoints, not {count}; {kept}")
+    count, kept = best or last, config.training.keep_best if best else config.training.keep_last
+    if not 1 <= count <= min(kept, len(steps)):
+        have = f"keeps the {'best' if best else 'last'} {kept} checkpoints and has {len(steps)} in all"
+        raise InputError(f"{folder}: {have}, so {count} cannot be averaged; see training.keep_last and keep_best")
     chosen = steps[len(steps) - count :]
     mean = average_weights([where.checkpoints.path(step) for step in chosen])
     if output.exists():
