@@ -18,7 +18,7 @@ SEED = 0
 REPEATS = {5_000: 3}  # by words, else 1: the median of a few counts where one takes a blink
 SIZES = {True: (5_000, 30_000), False: (5_000, 20_000, 30_000)}  # words, by `quick`
 DENSE_TO = {True: 5_000, False: 20_000}  # words up to which scipy is asked: seconds, and minutes
-DENSE_MEMORY_TO = 5_000
+DENSE_MEMORY_TO = 5_000  # words up to which scipy works a second time, for its memory
 
 
 @dataclass(frozen=True)
