@@ -1,5 +1,6 @@
 """`fastmos codes ...`: learn a coding from text, apply and undo it as filters, look into it."""
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from fastmos.errors import InputError
 from fastmos.files import read_lines, written_whole
 
 if TYPE_CHECKING:
-    from fastmos.codings import Coding
+    from fastmos.codings import Coding, TableCoding, Text
 
 Files = Positional[tuple[Path, ...]]
 Output = Annotated[Path | None, arg(aliases=["-o"])]
@@ -25,6 +26,7 @@ OPTIONS = {
     "bpe": {"size", "merges", "threshold"},
     "table": {"size", "words", "min_count", "frequent", "rows", "columns", "table", "seed"},
 }
+LEARNT = ("valid", "start", "method", "rounds", "epochs", "width")  # options that only learnt tables know
 
 
 def learn(
@@ -35,8 +37,14 @@ def learn(
     size: int | None = None,
     min_count: int | None = None,
     words: int | None = None,
-    table: Literal["frequency", "random"] | None = None,
+    table: Literal["frequency", "random", "learnt"] | None = None,
     seed: int | None = None,
+    valid: tuple[Path, ...] = (),
+    start: str | None = None,
+    method: Literal["exact", "half"] | None = None,
+    rounds: int | None = None,
+    epochs: int | None = None,
+    width: int | None = None,
     frequent: int | None = None,
     rows: int | None = None,
     columns: int | None = None,
@@ -56,8 +64,16 @@ def learn(
         size: How many codes at most, beside the four special ones.
         min_count: words, table: leave out words that occur less often.
         words: table: how many words the vocabulary holds; all by default.
-        table: table: fill it by frequency (the default) or at random.
-        seed: table: of the random table; 0 by default.
+        table: table: fill it by frequency (the default), at random, or as a language model learns it from the text, in
+            rounds; the same command goes on after an interruption.
+        seed: table: of a random or learnt table; 0 by default.
+        valid: learnt: held-out text, by which the best table is chosen.
+        start: learnt: the table to start from: neighbours (the default: words with the same neighbours share rows),
+            frequency, random, or a table coding's file.
+        method: learnt: how words are assigned to cells, exact (the default) or half (the paper's approximation).
+        rounds: learnt: at most so many, 8 by default.
+        epochs: learnt: of training in each round, 1 by default.
+        width: learnt: of the language model, 200 by default.
         frequent: table: how many words own a code, instead of size.
         rows: table: how many rows, by default the square root of the number of words, rounded up.
         columns: table: how many columns, likewise.
@@ -89,6 +105,13 @@ def learn(
     if merges is not None:
         given["merges"] = _read_merges(merges)
     text = codings.Text(tokenise, language, lowercase)
+    learnt = {"valid": valid, "start": start, "method": method, "rounds": rounds, "epochs": epochs, "width": width}
+    if table == "learnt":
+        _learn_table(files, output, text, given, learnt)
+        return
+    for name in LEARNT:
+        if learnt[name] not in (None, ()):
+            raise InputError(f"--{name} is for learnt tables only; drop it or add --kind table --table learnt")
     learners: dict[str, Callable[..., Coding]] = {
         "words": codings.WordCoding.learn,
         "bpe": codings.BPECoding.learn,
@@ -97,6 +120,25 @@ def learn(
     coding = learners[kind](_lines(files), text=text, **given)
     coding.save(output)
     print(f"{output}: {_summary(coding)}")
+
+
+def _learn_table(
+    files: tuple[Path, ...], output: Path, text: "Text", given: dict[str, Any], learnt: dict[str, Any]
+) -> None:
+    from fastmos.tables import Learning, learn_table
+
+    if not files or not learnt["valid"]:
+        raise InputError("a learnt table needs files of training text and --valid with held-out text; name both")
+    start = learnt["start"] or "neighbours"
+    settings = {name: learnt[name] for name in ("method", "rounds", "epochs", "width") if learnt[name] is not None}
+    learning = Learning(**settings, seed=given.pop("seed", 0))
+    given.pop("table")
+    plain = type(text)()  # a table that is given brings its own treatment of text
+    found = learn_table(
+        files, learnt["valid"], output, start=start, **given, text=None if text == plain else text, learning=learning
+    )
+    if os.environ.get("RANK", "0") == "0":  # of torchrun's processes one speaks
+        print(f"{output}: {_summary(found.coding)}")
 
 
 def apply(
@@ -159,17 +201,31 @@ def undo(coding: Positional[Path], files: Files = (), *, text: bool = False, out
                 _write(out, loaded.decode_lines(codes))
 
 
-def show(coding: Positional[Path], *, rows: int = 10, merges: bool = False) -> None:
+def show(
+    coding: Positional[Path],
+    *,
+    rows: int = 10,
+    nearest: str | None = None,
+    output: Output = None,
+    merges: bool = False,
+) -> None:
     """Look into a coding: its sizes, some of its codes, and for a table some of its rows.
 
     Args:
         coding: A coding's file.
         rows: How many rows of a table to show.
+        nearest: table: show the words that share this word's row, and those that share its column.
+        output: table: write all of it to this file, as .csv, or as an .html page that can be searched.
         merges: bpe: write the merges as a subword-nmt codes file, and nothing else.
     """
     from fastmos.codings import BPECoding, TableCoding, load_coding
 
     loaded = load_coding(coding)
+    if nearest is not None or output is not None:
+        if not isinstance(loaded, TableCoding):
+            raise InputError(f"--nearest and --output are for table codings; {coding} is of kind {loaded.kind}")
+        _show_table(loaded, coding.stem, nearest, output)
+        return
     if merges:
         if not isinstance(loaded, BPECoding):
             raise InputError(f"--merges is for BPE codings; {coding} is of kind {loaded.kind}")
@@ -191,6 +247,21 @@ def show(coding: Positional[Path], *, rows: int = 10, merges: bool = False) -> N
             filled = [word for word in loaded.row_words(row) if word is not None]
             lines.append(f"row {row}: " + " ".join(filled[:12]) + (" ..." if len(filled) > 12 else ""))
     _write(sys.stdout.buffer, lines)
+
+
+def _show_table(coding: "TableCoding", title: str, word: str | None, output: Path | None) -> None:
+    """Write a table to a file, and show the neighbours of a word in it."""
+    from fastmos.codings.table_page import nearest, table_csv, table_html
+
+    if output is not None:
+        if output.suffix not in (".csv", ".html"):
+            raise InputError(f"{output}: a table is written as .csv or .html; give a name that ends so")
+        page = table_csv(coding) if output.suffix == ".csv" else table_html(coding, title)
+        with _written(output) as out:
+            out.write(page.encode())
+    if word is not None:
+        row, column = nearest(coding, word)
+        _write(sys.stdout.buffer, [f"row: {' '.join(row)}", f"column: {' '.join(column)}"])
 
 
 def _summary(coding: "Coding") -> str:
