@@ -109,13 +109,13 @@ def test_logits_and_loss_are_the_mixtures(family: str) -> None:
     count = int((labels[:, 1:] if family in CAUSAL else labels).ne(-100).sum())
     out = model(**batch, labels=labels)
     assert out.logits is None  # nothing of size N x V, unless asked for
-    assert float(out.loss) == pytest.approx(float(nll.sum()) / count, rel=1e-5)
-    assert float(model(**batch, labels=labels, num_items_in_batch=50).loss) == pytest.approx(
+    assert out.loss.item() == pytest.approx(float(nll.sum()) / count, rel=1e-5)
+    assert model(**batch, labels=labels, num_items_in_batch=50).loss.item() == pytest.approx(
         float(nll.sum()) / 50, rel=1e-5
     )
     model.return_logits = True
     asked = model(**batch, labels=labels, num_items_in_batch=torch.tensor(50), return_dict=False)
-    assert float(asked[0]) == pytest.approx(float(nll.sum()) / 50, rel=1e-5)
+    assert asked[0].item() == pytest.approx(float(nll.sum()) / 50, rel=1e-5)
     torch.testing.assert_close(asked[1].double(), expected, rtol=1e-5, atol=1e-5)
 
 
@@ -124,7 +124,7 @@ def test_a_batch_without_targets_has_zero_loss_and_zero_gradients(family: str) -
     model, batch = mixture(family), inputs(family)
     loss = model(**batch, labels=torch.full_like(batch["input_ids"], -100)).loss
     loss.backward()
-    assert float(loss) == 0
+    assert loss.item() == 0
     assert all(float(p.grad.abs().max()) == 0 for p in model.parameters() if p.grad is not None)
 
 
@@ -320,7 +320,7 @@ def test_evaluation_builds_no_logits_unless_metrics_ask(family: str, tmp_path: P
     examples = rows(family)
     model = mixture(family)
     together = {name: torch.stack([example[name] for example in examples]) for name in examples[0]}
-    expected = float(model(**together).loss)
+    expected = model(**together).loss.item()
     shapes: list[Any] = []
     model.register_forward_hook(lambda *args: shapes.append(args[-1].get("logits")))
     run = trainer(model, tmp_path, examples, per_device_eval_batch_size=4)
