@@ -278,8 +278,13 @@ def test_a_closed_pipe_ends_quietly(trained: Path) -> None:
         ),
         (["score", "lm", "--target", "test.b", "--source", "test.a"], b"", "a language model, which has no source"),
         (["score", "run", "--target", "none", "--source", "test.a"], b"", "none: no such file"),
+        (["sample", "run"], b"", "this run translates; lines are made up by a language model"),
         (["average", "run"], b"", "give one of --last and --best, as in fastmos average RUN --last 5"),
-        (["average", "run", "--last", "9"], b"", "run: keeps the last 3 checkpoints and has 4 in all, so 9 cannot be averaged"),
+        (
+            ["average", "run", "--last", "9"],
+            b"",
+            "run: keeps the last 3 checkpoints and has 4 in all, so 9 cannot be averaged",
+        ),
     ],
 )
 def test_refusals(
@@ -313,12 +318,26 @@ def test_evaluate_says_everything(trained: Path, run_command: Command, tmp_path:
 
 
 def test_evaluate_and_score_agree(trained: Path, run_command: Command) -> None:
-    for run, source in (("run", ["--source", trained / "test.a"]), ("lm", [])):
-        scores = run_command("score", trained / run, *source, "--target", trained / "test.b").out.split()
-        record = json.loads(run_command("evaluate", trained / run, "--json").out)
-        total = record["nats_per_word"] * (record["words"] + record["lines"])
-        assert total == pytest.approx(-sum(map(float, scores)), rel=1e-4)
-        assert len(scores) == 8
+    files = ["--source", trained / "test.a", "--target", trained / "test.b"]
+    scores = run_command("score", trained / "run", *files).out.split()
+    record = json.loads(run_command("evaluate", trained / "run", "--json").out)
+    total = record["nats_per_word"] * (record["words"] + record["lines"])
+    assert total == pytest.approx(-sum(map(float, scores)), rel=1e-4)
+    assert len(scores) == 8
+
+
+def test_evaluate_and_validation_agree(trained: Path, run_command: Command) -> None:
+    """A language model reads running text in both."""
+    log = [json.loads(line) for line in (trained / "lm" / "log.jsonl").read_text().splitlines()]
+    record = json.loads(run_command("evaluate", trained / "lm", "--reference", trained / "valid.b", "--json").out)
+    assert record["nats_per_word"] == pytest.approx(log[-1]["nats_per_word"], rel=1e-5)
+    assert len(run_command("score", trained / "lm", "--target", trained / "valid.b").out.split()) == 8
+
+
+def test_a_language_model_makes_up_the_same_lines_for_a_seed(trained: Path, run_command: Command) -> None:
+    made = [run_command("sample", trained / "lm", "--lines", 3, "--seed", seed).out for seed in (0, 0, 1)]
+    assert made[0] == made[1] != made[2]
+    assert len(made[0].splitlines()) == 3
 
 
 @pytest.mark.parametrize("choice", ["--last", "--best"])

@@ -1,6 +1,9 @@
 """The loop: what a step divides by, what it does with numbers that are not finite, when it validates and ends."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -150,3 +153,27 @@ def test_a_log_and_events_are_kept(digits: Path, monkeypatch: pytest.MonkeyPatch
     assert all(record["effective_mixtures"] <= 2 for record in log if "effective_mixtures" in record)
     pytest.importorskip("tensorboard")
     assert list((digits / "run" / "tensorboard").glob("events.*"))
+
+
+# Matrix products in bfloat16 die on some processors unless the library is told which instructions to use.
+BFLOAT16 = """
+import sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from fastmos.training import journal
+from fastmos.training.experiment import train
+from tests.training.tiny import tiny
+journal._board = lambda folder, step: None
+base = Path(sys.argv[1])
+train(tiny(training={"epochs": 2, "autocast": "bf16"}), base, base / "run")
+"""
+
+
+def test_trains_in_bfloat16(digits: Path) -> None:
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX512_CORE_BF16", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", BFLOAT16, str(digits)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    losses = [record["loss"] for record in records(digits / "run") if "loss" in record]
+    assert losses[-1] < losses[0]

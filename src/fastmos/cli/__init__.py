@@ -24,6 +24,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "translate": ("train", "translate", "translate lines with a run"),
     "evaluate": ("train", "evaluate", "BLEU, chrF, nats per word and speed of a run"),
     "score": ("train", "score", "log-probability of given translations or text"),
+    "sample": ("train", "sample", "lines that a language model makes up"),
     "average": ("train", "average", "average checkpoints of a run into a new one"),
     "bench head": ("bench", "head", "time and memory of the loss beside the formulas in use"),
     "bench codings": ("bench", "codings", "speed of the codings beside subword-nmt and sentencepiece"),

@@ -1,4 +1,4 @@
-"""`fastmos train`, and what is done with a run: translate, evaluate, score, average."""
+"""`fastmos train`, and what is done with a run: translate, evaluate, score, sample, average."""
 
 import json
 import sys
@@ -169,6 +169,22 @@ def score(run: Positional[Path], target: Path, source: Path | None = None) -> No
     targets = list(read_lines(target))
     for value in model.score(None if source is None else list(read_lines(source)), targets):
         print(f"{value:.6f}")
+
+
+def sample(
+    run: Positional[Path], lines: int = 5, temperature: float = 1.0, top_p: float | None = None, seed: int = 0
+) -> None:
+    """Lines that a language model makes up.
+
+    Args:
+        run: folder that fastmos train made.
+        lines: how many.
+        temperature: below 1, likelier lines.
+        top_p: at each step, draw from the likeliest codes that have this probability together.
+        seed: the same seed makes up the same lines.
+    """
+    for line in _load(run).sample(lines, temperature=temperature, top_p=top_p, seed=seed):
+        print(line)
 
 
 def average(run: Positional[Path], last: int = 0, best: int = 0, output: Path | None = None) -> None:

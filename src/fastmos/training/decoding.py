@@ -54,7 +54,7 @@ def search_lines(
 
 
 def _limits(lengths: list[int], search: Search) -> int | torch.Tensor:
-    """The most codes for each line: a lower limit for short ones where scores, being normalised, end the search late."""
+    """The most codes for each line: lower for short ones where scores, being normalised, end the search late."""
     if search.normalise == "none":
         return search.max_length
     return torch.tensor([min(search.max_length, 3 * length + 20) for length in lengths])

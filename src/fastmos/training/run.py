@@ -11,14 +11,15 @@ import numpy as np
 import torch
 
 from fastmos.codings import Coding
-from fastmos.data import EncodedText
+from fastmos.data import EncodedText, decoding_batch
 from fastmos.errors import InputError
 from fastmos.models import Generator
 from fastmos.progress import progress
+from fastmos.search import sample
 from fastmos.training.build import build_model, load_codings
 from fastmos.training.checkpoints import average_weights, load_weights, read_tensors, write_tensors
 from fastmos.training.config import Config
-from fastmos.training.decoding import score_lines, search_lines
+from fastmos.training.decoding import score_lines, score_running_text, search_lines
 from fastmos.training.folder import RunFolder
 from fastmos.training.quality import LikelihoodReport, Score, bleu_and_chrf, likelihood
 
@@ -93,6 +94,17 @@ class Run:
         translations = [[Translation(next(texts), one.log_prob, one.score) for one in best] for best in found]
         return translations if nbest else [best[0].text for best in translations]
 
+    def sample(self, lines: int, *, temperature: float = 1.0, top_p: float | None = None, seed: int = 0) -> list[str]:
+        """Lines that a language model makes up."""
+        if self.source is not None:
+            raise InputError("this run translates; lines are made up by a language model")
+        batch = decoding_batch([[]] * lines).to(self.device)
+        limit = self.config.search.max_length
+        found = sample(
+            self.model, self.target, batch, temperature=temperature, top_p=top_p, seed=seed, max_length=limit
+        )
+        return self.target.decode_lines([hypotheses[0].codes for hypotheses in found])
+
     def score(self, sources: Sequence[str] | None, targets: Sequence[str]) -> list[float]:
         """The log-probability of each target line, eos included, given its source; a language model has no sources."""
         target, source = self._encoded(sources, targets)
@@ -101,9 +113,13 @@ class Run:
     def evaluate(
         self, sources: Sequence[str] | None, references: Sequence[str], *, beam: int | None = None
     ) -> "Evaluation":
-        """Likelihood of the references, and BLEU and chrF of translations."""
+        """Likelihood of the references (as running text, if trained so), and BLEU and chrF of translations."""
         target, source = self._encoded(sources, references)
-        nll = np.concatenate(score_lines(self.model, target, source, self.device))
+        window = self.config.training.window
+        if window:
+            nll = score_running_text(self.model, target, window, self.device)
+        else:
+            nll = np.concatenate(score_lines(self.model, target, source, self.device))
         report = likelihood(nll, target, self.target).report()
         if sources is None:
             return Evaluation(report)
