@@ -45,7 +45,7 @@ def configs(size: Size) -> dict[str, Config]:
     words = {"source": {"codes": size.source_words}, "target": {"codes": size.target_words}}
     shared = {
         "data": {split: {"source": f"data/{split}.de", "target": f"data/{split}.en"} for split in SPLITS},
-        "model": {"kind": "lstm", "width": size.width, "dropout": 0.1, "init": 0.1},
+        "model": {"kind": "lstm", "width": size.width, "dropout": 0.1, "init": 0.2},
         "training": {
             "optimiser": "adam",
             "rate": 0.003,
