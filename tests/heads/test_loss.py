@@ -216,6 +216,11 @@ def test_backward_twice_on_a_kept_graph_adds_up() -> None:
         twice = torch.autograd.grad(total * 2, given)
         torch.testing.assert_close([2 * one for one in once], list(twice))
 
+    total = mixture_nll(*given, torch.arange(4)).loss
+    for _ in range(3):
+        torch.autograd.backward(total, retain_graph=True)
+    torch.testing.assert_close([3 * one for one in torch.autograd.grad(total, given)], [one.grad for one in given])
+
 
 @pytest.mark.parametrize("reduction", ["sum", "none"])
 def test_second_derivative_is_refused(reduction: Any) -> None:

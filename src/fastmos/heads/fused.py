@@ -72,8 +72,7 @@ class FusedLoss(torch.autograd.Function):
         if torch.is_grad_enabled():
             raise RuntimeError("the mixture loss has no second derivative; call backward without create_graph=True")
         if not ctx.recipe.each:
-            scaled = [None if gradient is None else gradient * upstream for gradient in ctx.saved_tensors]
-            return None, None, None, None, *scaled
+            return None, None, None, None, *(None if one is None else one * upstream for one in ctx.saved_tensors)
         targets, scale, weight, bias, *inputs = ctx.saved_tensors
         sweep = _Sweep(ctx.recipe, weight, bias, inputs[: ctx.rows], inputs[ctx.rows :], ctx.needs)
         sweep.run(targets, upstream if scale is None else upstream * scale)
@@ -255,9 +254,8 @@ class _Kernel:
         # A component of prior 0, or a code of bias -inf, stays below every other without turning 0 / 0 into nan.
         joint = logits.add_((log_prior.reshape(-1) + log_top)[:, None]).clamp_(min=-1e30)
         joint = joint.view(n, mixtures, -1)  # [n, K, stride] log pi_k p_k(v)
-        best = joint.amax(1)
-        shares = _softmax(joint, 1, joint)  # r_k(v)
-        log_probs = (best - shares.amax(1).log())[:, : self.codes]  # [n, V] log P(v)
+        log_probs, shares = _mix(joint)  # log P(v), r_k(v)
+        log_probs = log_probs[:, : self.codes]  # [n, V]
         log_likelihood = log_probs.gather(1, targets[:, None])[:, 0]
         share = shares.view_as(logits).gather(1, gold).view(n, mixtures)  # r_k(y)
         hits = log_probs.argmax(1) == targets
@@ -294,6 +292,15 @@ def row_stride(codes: int) -> int:
     """Numbers from row to row of a buffer: aligned, but no multiple of a page, or rows would fight for cache lines."""
     stride = -(-codes // ALIGNMENT) * ALIGNMENT
     return stride + ALIGNMENT if stride % 1024 == 0 else stride
+
+
+def _mix(joint: Tensor) -> tuple[Tensor, Tensor]:
+    """Log-sum-exp [n, V] and softmax [n, K, V] over components; the softmax takes the place of `joint`."""
+    if joint.shape[1] == 1:
+        return joint[:, 0], joint.new_ones(1, 1, 1).expand_as(joint)
+    best = joint.amax(1)
+    shares = _softmax(joint, 1, joint)
+    return best - shares.amax(1).log(), shares
 
 
 def _softmax(logits: Tensor, dim: int, out: Tensor) -> Tensor:
