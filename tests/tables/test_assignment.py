@@ -266,6 +266,7 @@ def test_compilation_is_announced_cached_and_shared(tmp_path: Path) -> None:
     assert [result for result, _ in both] == [later, later] and float(later) == 3
     announced = [said.count("fastmos: compiling the assignment solver") for _, said in both]
     assert max(announced) == 1 and said_later == ""
+    assert not list(tmp_path.rglob("*.2.nbc")), "a second signature could be written over the first"
 
 
 def test_without_a_writable_cache(tmp_path: Path) -> None:

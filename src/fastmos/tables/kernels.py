@@ -79,9 +79,8 @@ def cheapest(R: Floats, Q: Floats, prices: Floats) -> Floats:
 
 
 @compiled
-def insert(value: float, values: Floats, count: int) -> int:
-    """Insert into the first `count` values, which ascend; the last leaves a full array, equal ones stay in front."""
-    k = min(count, len(values) - 1)
+def insert(value: float, values: Floats, k: int) -> int:
+    """Insert into the ascending values before place k, losing what stood there; return where: behind equal ones."""
     while k > 0 and values[k - 1] > value:
         values[k] = values[k - 1]
         k -= 1
@@ -104,7 +103,7 @@ def look_up(i: int, R: Floats, Q: Floats, prices: Floats, limit: float, cache: C
         count = 0
         for c in range(d2):
             if count < size or minima[c] < values[size - 1]:
-                insert(minima[c], values, count)
+                insert(minima[c], values, min(count, size - 1))
                 count = min(count + 1, size)
         limit = min(limit, values[size - 1] * (1 + ROUNDING))
     count = 0
@@ -116,7 +115,7 @@ def look_up(i: int, R: Floats, Q: Floats, prices: Floats, limit: float, cache: C
             value = cost + prices[r, c]
             if value > limit or (count == size and value == limit):
                 continue
-            k = insert(value, values, count)
+            k = insert(value, values, min(count, size - 1))
             count = min(count + 1, size)
             for j in range(count - 1, k, -1):
                 cells[j] = cells[j - 1]
@@ -165,7 +164,7 @@ def seat_dummies(missing: int, prices: Floats, owner: Ints, epsilon: float) -> I
     count = 0
     for j in range(len(prices)):
         if owner[j] != DUMMY and (count <= missing or prices[j] < values[missing]):
-            k = insert(prices[j], values, count)
+            k = insert(prices[j], values, min(count, missing))
             count = min(count + 1, missing + 1)
             for last in range(count - 1, k, -1):
                 cells[last] = cells[last - 1]
