@@ -88,7 +88,7 @@ class Run:
             search,
             self.device,
             nbest=nbest or 1,
-            watch=lambda groups, count: progress(groups, "translating, batches", count),
+            watch=lambda groups, count: progress(groups, "translating, batches", count) if count > 1 else groups,
         )
         texts = iter(self.target.decode_lines([hypothesis.codes for best in found for hypothesis in best]))
         translations = [[Translation(next(texts), one.log_prob, one.score) for one in best] for best in found]
