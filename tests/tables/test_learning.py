@@ -1,0 +1,310 @@
+"""Tables learnt from text: better than chance, the same after any kill and in many processes, strict about input."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fastmos.codings import TableCoding, WordCoding, load_coding
+from fastmos.errors import InputError
+from fastmos.tables import Learning, LearntTable, learn_table, learning, rounds
+from fastmos.tables.rounds import Rounds
+from fastmos.training.checkpoints import read_tensors
+from tests.training.test_resume import at_call, die, half_written_then_die, no_space, small_files_only
+from tests.training.tiny import Sabotage, in_child
+
+QUICK = Learning(rounds=2, first_epochs=1, width=4, batch_tokens=80, rate=0.05, save_every=3)
+CLASSES = {"d": 3, "a": 6, "n": 9, "v": 6}  # words of each part of speech
+
+
+def write_texts(folder: Path, lines: int = 40, words: int = 1, seed: int = 0) -> tuple[Path, Path]:
+    """Sentences of a tiny grammar: which class of word comes next is clear, and which word of it is not."""
+    choose = random.Random(seed)
+    files = folder / "train", folder / "valid"
+    for file, count in zip(files, (lines, 12), strict=True):
+        orders = [choose.choice(["dnvdn", "danv", "dnv", "dnvdan"]) for _ in range(count)]
+        file.write_text(
+            "".join(" ".join(f"{c}{choose.randrange(words * CLASSES[c])}" for c in order) + "\n" for order in orders)
+        )
+    return files
+
+
+def learnt(folder: Path, name: str = "table", setting: Learning = QUICK, **options: Any) -> LearntTable:
+    train, valid = folder / "train", folder / "valid"
+    sides = {"frequent": 3, **options}
+    return learn_table([train], [valid], folder / f"{name}.json", **sides, learning=setting)
+
+
+def figures(folder: Path, name: str) -> Any:
+    found = json.loads((folder / f"{name}.learning/rounds.json").read_text())
+    for one in found["rounds"]:
+        one.pop("seconds")
+    del found["provenance"]
+    return found
+
+
+def assert_same(folder: Path, first: str, second: str) -> None:
+    assert (folder / f"{first}.json").read_bytes() == (folder / f"{second}.json").read_bytes()
+    assert figures(folder, first) == figures(folder, second)
+    states = [read_tensors(folder / f"{name}.learning/state.safetensors")[0] for name in (first, second)]
+    assert states[0].keys() == states[1].keys()
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_a_learnt_table_is_better_than_a_random_one(tmp_path: Path) -> None:
+    """For a new language model of the same budget; and rows hold words of one class more often."""
+    write_texts(tmp_path, lines=400, words=4)
+    setting = Learning(rounds=4, patience=4, first_epochs=4, width=16, batch_tokens=300, rate=0.02, dropout=0.0)
+    found = learnt(tmp_path, "learnt", setting, frequent=0, rows=10, columns=10, start="random")
+    for one in found.rounds[1:]:
+        assert one.objective_before and one.objective_after and one.objective_after < one.objective_before
+        assert one.moved > 0
+    start = load_coding(tmp_path / "learnt.learning/start.json")
+    assert isinstance(start, TableCoding)
+    judging = replace(setting, rounds=0, seed=1)
+    judged = [
+        learnt(tmp_path, name, judging, start=table, frequent=None).rounds[0].after_training
+        for name, table in {"judged": found.coding, "random": start}.items()
+    ]
+    assert judged[0] and judged[1]
+    assert judged[0].nats_per_known_word < judged[1].nats_per_known_word - 0.05
+    assert _purity(found.coding) > _purity(start) + 0.05
+
+
+def _purity(coding: TableCoding) -> float:
+    """The share of words that belong to their row's commonest class."""
+    rows = [[word[0] for word in coding.row_words(row) if word] for row in range(coding.rows)]
+    return sum(max(row.count(c) for c in CLASSES) for row in rows) / len(coding.table_words)
+
+
+@pytest.mark.parametrize("start", ["neighbours", "frequency", "random", "file"])
+def test_a_seed_gives_one_table_and_the_best_is_kept(start: str, tmp_path: Path) -> None:
+    write_texts(tmp_path)
+    options: dict[str, Any] = {"start": start}
+    if start == "file":
+        TableCoding.learn((tmp_path / "train").open(), frequent=3).save(tmp_path / "given.json")
+        options = {"start": tmp_path / "given.json", "frequent": None}
+    first, second = (learnt(tmp_path, name, **options) for name in ("one", "two"))
+    assert_same(tmp_path, "one", "two")
+    assert first.coding.fingerprint() == load_coding(tmp_path / "one.json").fingerprint() == second.coding.fingerprint()
+    known = [one.after_training.nats_per_known_word for one in first.rounds if one.after_training]
+    assert first.best == int(np.argmin(known))
+    for one, before in zip(first.rounds[1:], first.rounds, strict=False):
+        assert one.before == before.after_training
+        assert set(one.seconds) == {"costs", "assignment", "held_out", "training"}
+
+
+def test_learning_ends_when_rounds_do_not_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_texts(tmp_path)
+    worse = iter(range(100))
+    original = rounds.held_out
+
+    def rising(*arguments: Any) -> rounds.HeldOut:
+        return replace(original(*arguments), nats_per_known_word=float(next(worse)))
+
+    monkeypatch.setattr(rounds, "held_out", rising)
+    found = learnt(tmp_path, setting=replace(QUICK, rounds=9, patience=2))
+    assert found.best == 0
+    assert len(found.rounds) == 3  # the start, and two that did not help
+    start = load_coding(tmp_path / "table.learning/start.json")
+    assert load_coding(tmp_path / "table.json").fingerprint() == start.fingerprint()
+
+
+def test_half_never_takes_a_dearer_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_texts(tmp_path)
+    found = learnt(tmp_path, "half", replace(QUICK, method="half", keep_costs=True))
+    assert all(one.objective_after is not None for one in found.rounds[1:])
+    tensors, _ = read_tensors(tmp_path / "half.learning/costs-1.safetensors")
+    assert tensors["R"].dtype == tensors["Q"].dtype == torch.float64
+    original = rounds.assign
+
+    def dear(R: Any, Q: Any, method: Any) -> Any:
+        return replace(original(R, Q, method), cost=1e9)
+
+    monkeypatch.setattr(rounds, "assign", dear)
+    found = learnt(tmp_path, "dear", replace(QUICK, method="half"))
+    assert [one.moved for one in found.rounds] == [0, 0, 0]
+    assert all(one.objective_after == one.objective_before for one in found.rounds)
+
+
+# ---- kills
+
+
+SABOTAGES: dict[str, list[Sabotage]] = {
+    "in training": [at_call(Rounds, "_step", number, die) for number in (2, 4, 9)],
+    "in the costs": [at_call(rounds, "table_costs", 1, die)],
+    "in the assignment": [at_call(rounds, "assign", number, die) for number in (1, 2)],
+    "when judging": [at_call(rounds, "held_out", number, die) for number in (1, 2)],
+    "at the start": [at_call(learning, "by_neighbours", 1, die), at_call(learning, "write_json", 1, die)],
+    "when publishing": [at_call(TableCoding, "save", number, die) for number in (1, 2)],
+    "between the table and its figures": [at_call(learning, "write_json", 2, die)],
+    "when a file is not safe yet": [at_call(os, "fsync", number, die) for number in (3, 11)],
+    "when a file is half written": [at_call(os, "fsync", number, half_written_then_die) for number in (1, 7, 13)],
+    "when a file has no name yet": [at_call(os, "replace", number, die) for number in (2, 6)],
+    "with a full disk": [*(at_call(os, "fsync", number, no_space) for number in (2, 9)), small_files_only],
+}
+
+
+def test_learning_killed_again_and_again_gives_the_same_table(tmp_path: Path) -> None:
+    write_texts(tmp_path)
+    learnt(tmp_path, "undisturbed")  # first and in this process, so that the children have everything imported
+    work: Callable[[], None] = lambda: learnt(tmp_path, "killed") and None  # noqa: E731
+    endings = [in_child(work, end) for ends in zip_longest(SABOTAGES.values()) for end in ends]
+    assert -signal.SIGKILL in endings
+    assert 2 in endings  # the disk was full
+    assert set(endings) <= {-signal.SIGKILL, 2, 0}
+    assert in_child(work) == 0
+    assert_same(tmp_path, "undisturbed", "killed")
+    assert not list(tmp_path.rglob(".*.tmp"))
+
+
+def zip_longest(kinds: Any) -> list[list[Sabotage]]:
+    """The first of each kind, then the second of each kind, and so on."""
+    kinds = list(kinds)
+    return [[kind[turn] for kind in kinds if turn < len(kind)] for turn in range(max(map(len, kinds)))]
+
+
+@pytest.mark.parametrize("kind", SABOTAGES)
+def test_learning_killed_once_gives_the_same_table(kind: str, tmp_path: Path) -> None:
+    write_texts(tmp_path)
+    learnt(tmp_path, "undisturbed")
+    work: Callable[[], None] = lambda: learnt(tmp_path, "killed") and None  # noqa: E731
+    assert in_child(work, SABOTAGES[kind][0]) in (-signal.SIGKILL, 2)
+    assert in_child(work) == 0
+    assert_same(tmp_path, "undisturbed", "killed")
+
+
+def test_a_finished_table_can_have_more_rounds(tmp_path: Path) -> None:
+    write_texts(tmp_path)
+    learnt(tmp_path, "long", replace(QUICK, patience=9))
+    learnt(tmp_path, "longer", replace(QUICK, rounds=1, patience=9))
+    learnt(tmp_path, "longer", replace(QUICK, patience=9))
+    assert_same(tmp_path, "long", "longer")
+
+
+# ---- many processes
+
+
+WORKER = """
+import sys
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+from dataclasses import replace
+from tests.tables.test_learning import QUICK, learnt
+learnt(Path(sys.argv[1]), "two", replace(QUICK, dropout=0.0, batch_tokens=40))
+"""
+
+
+def test_two_processes_are_as_one_with_the_double_batch(tmp_path: Path) -> None:
+    write_texts(tmp_path)
+    (tmp_path / "worker.py").write_text(WORKER)
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [sys.executable, *launch, str(tmp_path / "worker.py"), str(tmp_path)],
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[2])},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("round 0: ") == 1  # one of them speaks
+    one = learnt(tmp_path, "one", replace(QUICK, dropout=0.0))
+    found = figures(tmp_path, "two")["rounds"]
+    for expected, other in zip([asdict(item) for item in one.rounds[:2]], found, strict=False):
+        assert other["after_training"]["nats_per_word"] == pytest.approx(
+            expected["after_training"]["nats_per_word"], rel=1e-3
+        )
+    assert found[1]["objective_before"] == pytest.approx(one.rounds[1].objective_before, rel=1e-4)
+
+
+# ---- bad input
+
+
+def no_rare_word(folder: Path) -> None:
+    learnt(folder, frequent=24)
+
+
+def table_without_words(folder: Path) -> None:
+    learnt(folder, start=TableCoding([f"n{i}" for i in range(9)], [], [], 2, 2), frequent=None)
+
+
+def table_of_another_text(folder: Path) -> None:
+    learnt(folder, start=TableCoding.learn(["x y z", "n1"], frequent=0), frequent=None)
+
+
+def sides_beside_a_table(folder: Path) -> None:
+    learnt(folder, start=TableCoding.learn((folder / "train").open(), frequent=3))
+
+
+def start_of_another_kind(folder: Path) -> None:
+    WordCoding(["a"]).save(folder / "words.json")
+    learnt(folder, start=folder / "words.json", frequent=None)
+
+
+def unknown_start(folder: Path) -> None:
+    learnt(folder, start="neighbors")
+
+
+def too_small_a_table(folder: Path) -> None:
+    learnt(folder, rows=2, columns=2)
+
+
+def other_options(folder: Path) -> None:
+    learnt(folder)
+    learnt(folder, frequent=4)
+
+
+def other_setting(folder: Path) -> None:
+    learnt(folder)
+    learnt(folder, setting=replace(QUICK, width=5))
+
+
+def changed_text(folder: Path) -> None:
+    learnt(folder)
+    with (folder / "train").open("a") as file:
+        file.write("d0 n0\n")
+    learnt(folder)
+
+
+def no_epochs(folder: Path) -> None:
+    learnt(folder, setting=Learning(epochs=0))
+
+
+def missing_text(folder: Path) -> None:
+    (folder / "valid").unlink()
+    learnt(folder)
+
+
+@pytest.mark.parametrize(
+    ("act", "sentence"),
+    [
+        (no_rare_word, "too few for 24 frequent ones and a table"),
+        (table_without_words, "no word of the table occurs"),
+        (table_of_another_text, "only 1 of the table's 4 words occur"),
+        (sides_beside_a_table, "settles frequent already"),
+        (start_of_another_kind, "kind words is no table"),
+        (unknown_start, "none of neighbours, frequency, random"),
+        (too_small_a_table, "do not fit into 2 x 2 cells"),
+        (other_options, "was begun with frequent 3, not 4"),
+        (other_setting, "was begun with width 4, not 5"),
+        (changed_text, "the text has changed"),
+        (no_epochs, "epochs is 0"),
+        (missing_text, "no such file"),
+    ],
+)
+def test_bad_input_is_answered_in_a_sentence(act: Callable[[Path], None], sentence: str, tmp_path: Path) -> None:
+    write_texts(tmp_path)
+    with pytest.raises(InputError, match=sentence):
+        act(tmp_path)
