@@ -1,0 +1,141 @@
+"""Every command and every Python snippet of the documentation is executed.
+
+Fenced blocks marked `bash`, `sh` or `python` run from top to bottom, each document in a folder of its own that looks
+like a checkout. Where the text trains on the embedded sample, it does so on less of it. A block that needs data, hours
+or the network is marked `not-run`, and the number of those is written down here.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+NOT_RUN = {  # how many blocks of a document are only looked at
+    "README.md": 3,  # make demo and make test, installing, benchmarks
+    "docs/assignment.md": 1,  # a benchmark
+    "docs/data.md": 1,  # a download
+    "docs/scaling.md": 3,  # a benchmark, eight GPUs, two machines
+}
+SMALLER = {  # what commands say -> what is run
+    r"fastmos data sample \S+": r"\g<0> --pairs 120 --valid 4 --test 4",
+}
+SMALLER_CONFIG = {  # lines of configs/sample.yaml
+    r"codes: 1500": "codes: 100",
+    r"width: 128": "width: 8",
+    r"embedding: 128": "embedding: 8",
+    r"epochs: 4": "epochs: 1",
+    r"beam: 5": "beam: 2",
+    r"max_length: 60": "max_length: 5",
+}
+COMMAND = re.compile(r"    (\$ )?(fastmos|python3?|torchrun|pip|make|import|from|[A-Z_]+=\S+) ")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a document."""
+
+    language: str
+    runs: bool
+    line: int  # its first one, in the document
+    text: str
+
+
+def blocks(document: str) -> list[Block]:
+    """The blocks of commands and Python, in order."""
+    found: list[Block] = []
+    inside: list[str] | None = None
+    begin, words = 0, [""]
+    for number, line in enumerate((ROOT / document).read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("```") and inside is None:
+            words = line.removeprefix("```").split() or [""]
+            begin, inside = number + 1, []
+        elif line.startswith("```") and inside is not None:
+            if words[0] in ("bash", "sh", "python"):
+                found.append(Block(words[0], "not-run" not in words[1:], begin, "\n".join(inside)))
+            inside = None
+        elif inside is not None:
+            inside.append(line)
+    assert inside is None, f"{document}, line {begin - 1}: this block does not end"
+    return found
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A folder that looks like a checkout, with a smaller configs/sample.yaml."""
+    for name in ("benchmarks", "examples", "docs"):
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "configs").mkdir()
+    for path in (ROOT / "configs").glob("*.yaml"):
+        text = path.read_text(encoding="utf-8")
+        if path.name == "sample.yaml":
+            text = substituted(text, SMALLER_CONFIG)
+        (tmp_path / "configs" / path.name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+def substituted(text: str, changes: dict[str, str]) -> str:
+    for pattern, replacement in changes.items():
+        text = re.sub(pattern, replacement, text)
+    return text
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_what_is_written_works(document: str, checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(checkout)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for block in blocks(document):
+        if block.runs and block.language == "python":
+            program = "\n" * (block.line - 1) + block.text  # so that errors name the document's lines
+            exec(compile(program, str(ROOT / document), "exec"), names)
+        elif block.runs:
+            run_shell(document, block, checkout)
+
+
+def run_shell(document: str, block: Block, folder: Path) -> None:
+    ours = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", substituted(block.text, SMALLER)],
+        cwd=folder,
+        env={**os.environ, "PATH": ours, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{document}, line {block.line}: exit code {done.returncode}\n{done.stdout}"
+
+
+def test_blocks_that_are_not_run_are_known() -> None:
+    counts = {document: sum(not block.runs for block in blocks(document)) for document in DOCUMENTS}
+    assert {document: count for document, count in counts.items() if count} == NOT_RUN
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_commands_stand_in_fences(document: str) -> None:
+    """An indented block would not be run."""
+    lines = (ROOT / document).read_text(encoding="utf-8").splitlines()
+    fenced = {block.line + row for block in blocks(document) for row in range(len(block.text.splitlines()))}
+    stray = [number for number, line in enumerate(lines, 1) if COMMAND.match(line) and number not in fenced]
+    assert not stray, f"{document}: put the commands in lines {stray} into fences"
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_links_lead_somewhere(document: str) -> None:
+    text = (ROOT / document).read_text(encoding="utf-8")
+    here = (ROOT / document).parent
+    targets = [target.split("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in target]
+    missing = [target for target in targets if target and not (here / target).exists()]
+    assert not missing
+
+
+def test_the_smaller_config_is_smaller() -> None:
+    text = (ROOT / "configs/sample.yaml").read_text(encoding="utf-8")
+    assert all(re.search(pattern, text) for pattern in SMALLER_CONFIG)
