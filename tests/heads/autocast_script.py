@@ -38,6 +38,10 @@ def check(low: torch.dtype, amount: float, whole_model: bool) -> None:
     with torch.autocast("cpu", low, enabled=not whole_model):
         fast = head(hidden, targets, label_smoothing=amount)
         plain = mixture_nll_reference(*head.parts(hidden), head.weight, head.bias, targets, label_smoothing=amount)
+        with torch.no_grad():
+            log_probs = head(hidden)
+    assert log_probs.dtype == torch.float32
+    torch.testing.assert_close(log_probs.double(), exact(exact_hidden), rtol=0.01, atol=0.03)
     ours, theirs = errors(fast, head, hidden, truth), errors(plain, head, hidden, truth)
     for one, other in zip(ours, theirs, strict=True):
         assert one <= 1.3 * other + 2e-3, (low, amount, whole_model, ours, theirs)

@@ -93,6 +93,18 @@ def test_chunks_of_log_probabilities_make_no_difference(kind: str, monkeypatch: 
 
 
 @KINDS
+def test_a_code_of_bias_minus_infinity_is_impossible(kind: str) -> None:
+    head, hidden = build_head(kind, 6, 11, 3), torch.randn(7, 6)
+    with torch.no_grad():
+        assert head.bias is not None
+        head.bias[4] = -torch.inf
+        log_probs = head(hidden)
+    torch.testing.assert_close(log_probs, head(hidden).detach())
+    assert log_probs[:, 4].isneginf().all()
+    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones(7))
+
+
+@KINDS
 @pytest.mark.parametrize("reduction", ["sum", "none"])
 def test_dropout_of_forward_and_gradient_agree(kind: str, reduction: Any) -> None:
     """The derivative along a direction, by differences under the same random masks, is what backward gives."""

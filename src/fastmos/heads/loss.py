@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fastmos.heads.fused import FusedLoss, Parts, Recipe, chunk_tokens, slices
+from fastmos.heads.fused import FusedLoss, Parts, Recipe, chunk_tokens, row_stride, slices
 
 Smoothing = Literal["uniform", "others"]
 Reduction = Literal["sum", "mean", "none"]
@@ -123,19 +123,36 @@ def log_probabilities(parts: Parts, hidden: Tensor, mixtures: int, weight: Tenso
     """Log-probabilities [..., V] of hidden states [..., D]; where no gradient is asked for, in chunks of tokens."""
     if torch.is_grad_enabled():
         return log_mixture(*parts(hidden), weight, bias)
-    rows = hidden.reshape(-1, hidden.shape[-1])
-    exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
-    result = hidden.new_empty(len(rows), len(weight), dtype=exact)
-    for here in slices(len(rows), chunk_tokens(weight, mixtures, 2)):
+    rows = hidden.reshape(-1, hidden.shape[-1])  # [N, D]
+    codes, exact = len(weight), torch.float64 if hidden.dtype == torch.float64 else torch.float32
+    result = hidden.new_empty(len(rows), codes, dtype=exact)
+    tokens = min(len(rows), chunk_tokens(weight, mixtures, 1))
+    buffer = hidden.new_empty(tokens * mixtures, row_stride(codes), dtype=exact)
+    for here in slices(len(rows), tokens):
         contexts, log_prior = parts(rows[here])
-        joint = F.log_softmax(F.linear(contexts, weight, bias), -1, dtype=exact)  # [n, K, V]
-        joint += log_prior.to(exact)[..., None]
+        joint = buffer[: log_prior.numel()]
+        _linear(contexts.flatten(0, 1), weight, bias, joint[:, :codes])
+        joint[:, codes:] = -torch.inf
+        joint = torch.log_softmax(joint, 1, out=joint if joint.is_cpu else None)
+        joint = joint.view(-1, mixtures, joint.shape[1]).add_(log_prior.to(exact)[..., None])  # [n, K, stride]
         if mixtures == 1:
-            result[here] = joint[:, 0]
+            result[here] = joint[:, 0, :codes]
             continue
-        best = joint.amax(1).clamp(min=-1e30)  # a code of bias -inf keeps its log-probability of -inf
-        torch.add(joint.sub_(best[:, None]).exp_().sum(1).log_(), best, out=result[here])
-    return result.view(*hidden.shape[:-1], len(weight))
+        best = joint.amax(1, keepdim=True).clamp(min=-1e30)  # a code of bias -inf keeps its log-probability of -inf
+        mixed = joint.sub_(best).exp_().sum(1).log_().add_(best[:, 0])
+        result[here] = mixed[:, :codes]
+    return result.view(*hidden.shape[:-1], codes)
+
+
+def _linear(contexts: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
+    """A linear layer written to `out`, in the precision the layer itself would have."""
+    low = _product_dtype(contexts, weight) != out.dtype or weight.dtype != out.dtype
+    if low:
+        out.copy_(F.linear(contexts, weight, bias))
+    elif bias is None:
+        torch.mm(contexts, weight.t(), out=out)
+    else:
+        torch.addmm(bias, contexts, weight.t(), out=out)
 
 
 def fused_nll(

@@ -37,7 +37,7 @@ class Head(nn.Module):
         for name, size in {"hidden": hidden, "codes": codes, "width": width, "mixtures": softmaxes}.items():
             if size < 1:
                 raise ValueError(f"{name} is {size}; it must be at least 1")
-        self.softmaxes, self.hidden, self.codes, self.width = softmaxes, hidden, codes, width
+        self.softmaxes, self.hidden, self.width = softmaxes, hidden, width
         if embedding is not None:
             _check_embedding(embedding, codes, width)
             self.weight = embedding.weight  # [V, d]
@@ -106,7 +106,7 @@ class Head(nn.Module):
         return fused_nll(self.parts, [hidden], inner, self.softmaxes, self.weight, self.bias, targets, options)
 
     def extra_repr(self) -> str:
-        return f"hidden={self.hidden}, codes={self.codes}, width={self.width}, bias={self.bias is not None}"
+        return f"hidden={self.hidden}, codes={len(self.weight)}, width={self.width}, bias={self.bias is not None}"
 
 
 def _check_embedding(embedding: nn.Embedding, codes: int, width: int) -> None:
