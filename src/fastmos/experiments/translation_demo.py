@@ -31,7 +31,7 @@ class Size:
 
     pairs: int = 20_000  # to learn from
     held_out: int = 500  # pairs for validation, and as many for the test
-    epochs: int = 4
+    epochs: int = 5
     width: int = 128
     mixtures: int = 3
     source_words: int = 4000  # German words that occur at least twice
