@@ -83,8 +83,8 @@ def test_costs_are_those_of_the_definition(
     np.testing.assert_allclose(costs.R.numpy(), R, rtol=1e-9)
     np.testing.assert_allclose(costs.Q.numpy(), Q, rtol=1e-9)
     row, column = np.divmod(coding.cells, 4)
-    word = np.arange(len(row))
-    assert costs.objective == pytest.approx(float((R[word, row] + Q[word, column]).sum()))
+    everyone = np.arange(len(row))
+    assert costs.objective == pytest.approx(float((R[everyone, row] + Q[everyone, column]).sum()))
     assert assign(costs.R, costs.Q).cost < costs.objective  # the best table is better than one at random
 
 

@@ -17,7 +17,7 @@ import torch
 
 from fastmos.codings import TableCoding, WordCoding, load_coding
 from fastmos.errors import InputError
-from fastmos.tables import Learning, LearntTable, learn_table, learning, rounds
+from fastmos.tables import Learning, LearntTable, assign, costs, learn_table, learning, rounds
 from fastmos.tables.rounds import Rounds
 from fastmos.training.checkpoints import read_tensors
 from tests.training.test_resume import at_call, die, half_written_then_die, no_space, small_files_only
@@ -107,9 +107,9 @@ def test_a_seed_gives_one_table_and_the_best_is_kept(start: str, tmp_path: Path)
 def test_learning_ends_when_rounds_do_not_help(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_texts(tmp_path)
     worse = iter(range(100))
-    original = rounds.held_out
+    original = costs.held_out
 
-    def rising(*arguments: Any) -> rounds.HeldOut:
+    def rising(*arguments: Any) -> costs.HeldOut:
         return replace(original(*arguments), nats_per_known_word=float(next(worse)))
 
     monkeypatch.setattr(rounds, "held_out", rising)
@@ -126,7 +126,7 @@ def test_half_never_takes_a_dearer_table(tmp_path: Path, monkeypatch: pytest.Mon
     assert all(one.objective_after is not None for one in found.rounds[1:])
     tensors, _ = read_tensors(tmp_path / "half.learning/costs-1.safetensors")
     assert tensors["R"].dtype == tensors["Q"].dtype == torch.float64
-    original = rounds.assign
+    original = assign
 
     def dear(R: Any, Q: Any, method: Any) -> Any:
         return replace(original(R, Q, method), cost=1e9)
@@ -155,15 +155,18 @@ SABOTAGES: dict[str, list[Sabotage]] = {
 }
 
 
+def go_on(folder: Path) -> None:
+    learnt(folder, "killed")
+
+
 def test_learning_killed_again_and_again_gives_the_same_table(tmp_path: Path) -> None:
     write_texts(tmp_path)
     learnt(tmp_path, "undisturbed")  # first and in this process, so that the children have everything imported
-    work: Callable[[], None] = lambda: learnt(tmp_path, "killed") and None  # noqa: E731
-    endings = [in_child(work, end) for ends in zip_longest(SABOTAGES.values()) for end in ends]
+    endings = [in_child(lambda: go_on(tmp_path), end) for ends in zip_longest(SABOTAGES.values()) for end in ends]
     assert -signal.SIGKILL in endings
     assert 2 in endings  # the disk was full
     assert set(endings) <= {-signal.SIGKILL, 2, 0}
-    assert in_child(work) == 0
+    assert in_child(lambda: go_on(tmp_path)) == 0
     assert_same(tmp_path, "undisturbed", "killed")
     assert not list(tmp_path.rglob(".*.tmp"))
 
@@ -178,9 +181,8 @@ def zip_longest(kinds: Any) -> list[list[Sabotage]]:
 def test_learning_killed_once_gives_the_same_table(kind: str, tmp_path: Path) -> None:
     write_texts(tmp_path)
     learnt(tmp_path, "undisturbed")
-    work: Callable[[], None] = lambda: learnt(tmp_path, "killed") and None  # noqa: E731
-    assert in_child(work, SABOTAGES[kind][0]) in (-signal.SIGKILL, 2)
-    assert in_child(work) == 0
+    assert in_child(lambda: go_on(tmp_path), SABOTAGES[kind][0]) in (-signal.SIGKILL, 2)
+    assert in_child(lambda: go_on(tmp_path)) == 0
     assert_same(tmp_path, "undisturbed", "killed")
 
 

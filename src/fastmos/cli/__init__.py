@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "bench head": ("bench", "head", "time and memory of the loss beside the formulas in use"),
     "bench codings": ("bench", "codings", "speed of the codings beside subword-nmt and sentencepiece"),
     "bench assignment": ("bench", "assignment", "speed and cost of the table solvers beside scipy"),
+    "bench tables": ("bench", "tables", "learnt tables beside those by frequency and at random"),
     "codes learn": ("codes", "learn", "learn a word, BPE or table coding from text"),
     "codes apply": ("codes", "apply", "text to codes, as a filter"),
     "codes undo": ("codes", "undo", "codes to text, as a filter"),

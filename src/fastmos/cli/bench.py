@@ -1,6 +1,11 @@
 """`fastmos bench ...`: measure this machine; ratios within one run are what to compare."""
 
 from pathlib import Path
+from typing import Literal
+
+from tyro.conf import Positional
+
+from fastmos.errors import InputError
 
 
 def head(quick: bool = False, output: Path | None = None) -> None:
@@ -39,3 +44,39 @@ def assignment(quick: bool = False, output: Path | None = None, dense_to: int | 
     from fastmos.bench import assignment as bench
 
     bench.run(quick, output, dense_to)
+
+
+def tables(
+    train: Positional[tuple[Path, ...]] = (),
+    *,
+    valid: tuple[Path, ...] = (),
+    size: int | None = None,
+    words: int | None = None,
+    min_count: int | None = None,
+    start: Literal["neighbours", "frequency", "random"] = "neighbours",
+    seeds: int = 3,
+    epochs: int = 6,
+    folder: Path | None = None,
+    quick: bool = False,
+    output: Path | None = None,
+) -> None:
+    """Learnt tables beside those by frequency and at random, each judged by a new language model of the same budget.
+
+    Args:
+        train: Tokenised training text, plain or gzip; the English side of the embedded sample by default.
+        valid: Held-out text.
+        size: How many codes, beside the four special ones; rows and columns only (LightRNN) by default.
+        words: How many words the vocabulary holds; all by default.
+        min_count: Leave out words that occur less often.
+        start: What learning starts from.
+        seeds: How many seeds.
+        epochs: Of the new language models.
+        folder: Keep all tables and states here, and go on with what is there.
+        quick: One seed on little text, within a minute: to see that all works, not for figures.
+        output: Write the figures here as JSON.
+    """
+    from fastmos.bench import tables as bench
+
+    if bool(train) != bool(valid):
+        raise InputError("give training text and --valid together, or neither for the embedded sample")
+    bench.run(quick, output, train, valid, bench.Sizes(size, words, min_count), start, seeds, epochs, folder)

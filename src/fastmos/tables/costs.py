@@ -33,9 +33,9 @@ def table_costs(model: Generator, coding: TableCoding, batches: Iterable[Batch],
     R[i, r] is the sum of -log P(r) over the places where word i begins, Q[i, c] that of -log P(c) where its present row
     has been read (Kong et al. 2019, equation 6, with its slip mended). Only table words pass the head.
     """
-    device = world.device
-    rows = _Sums(len(coding.table_words), coding.rows, len(SPECIALS) + len(coding.frequent), device)
-    columns = _Sums(len(coding.table_words), coding.columns, rows.last, device)
+    device, step = world.device, max(1, BUFFER // len(coding))
+    rows = _Sums(len(coding.table_words), coding.rows, len(SPECIALS) + len(coding.frequent), step, device)
+    columns = _Sums(len(coding.table_words), coding.columns, rows.last, step, device)
     cells = torch.from_numpy(coding.cells).to(device)  # [n]
     word_at = torch.full((coding.rows * coding.columns,), -1, device=device)
     word_at[cells] = torch.arange(len(cells), device=device)
@@ -63,17 +63,15 @@ def table_costs(model: Generator, coding: TableCoding, batches: Iterable[Batch],
 class _Sums:
     """Sums of -log P over a range of codes, for each word; and the loss, by the way that training takes."""
 
-    def __init__(self, words: int, codes: int, first: int, device: torch.device) -> None:
-        self.first, self.last = first, first + codes
+    def __init__(self, words: int, codes: int, first: int, step: int, device: torch.device) -> None:
+        self.first, self.last, self.step = first, first + codes, step
         self.sums = torch.zeros(words, codes, dtype=torch.float64, device=device)
         self.loss = 0.0
 
     def add(self, model: Generator, hidden: Tensor, words: Tensor, places: Tensor) -> None:
         """Hidden states [M, D] of the places [M], counted from the first code, of words [M]."""
-        codes: int = model.head.codes  # type: ignore[assignment]
-        step = max(1, BUFFER // codes)
-        for begin in range(0, len(words), step):
-            here = slice(begin, begin + step)
+        for begin in range(0, len(words), self.step):
+            here = slice(begin, begin + self.step)
             log_probs = model.head(hidden[here])[:, self.first : self.last]
             self.sums.index_add_(0, words[here], log_probs.double(), alpha=-1.0)
             self.loss += float(model.head(hidden[here], places[here] + self.first).loss)
