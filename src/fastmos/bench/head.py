@@ -53,7 +53,7 @@ ABOUT = {
     "module, contexts kept": "the same, but contexts of all tokens live: what folding them in costs",
     PUBLIC: "softmax, mix, add 1e-8, log, nll_loss",
     "log-space formula": "log_softmax, add log-prior, logsumexp, nll_loss",
-    "linear_cross_entropy": "of torch, chunked, K rows a token: the same loss for K = 1, else K unmixed softmaxes",
+    "linear_cross_entropy": "of torch, chunked, with its default options; one softmax only, so K = 1 (it cannot mix)",
     "adaptive softmax": "nn.AdaptiveLogSoftmaxWithLoss on one context a token: another model, for scale",
 }
 
@@ -104,7 +104,7 @@ def losses(case: Case) -> dict[str, Callable[[], Tensor]]:
         "log-space formula": lambda: log_space_formula(case),
         "adaptive softmax": lambda: case.adaptive(case.contexts[:, 0], targets).loss * len(targets),
     }
-    if hasattr(F, "linear_cross_entropy"):
+    if case.shape.K == 1 and hasattr(F, "linear_cross_entropy"):
         every["linear_cross_entropy"] = lambda: linear_cross_entropy(case)
     return every
 
@@ -123,9 +123,9 @@ def log_space_formula(case: Case) -> Tensor:
 
 def linear_cross_entropy(case: Case) -> Tensor:
     loss: Tensor = F.linear_cross_entropy(
-        case.contexts.flatten(0, 1),
+        case.contexts[:, 0],
         case.head.weight,
-        case.targets.repeat_interleave(case.shape.K),
+        case.targets,
         linear_bias=case.head.bias,
         reduction="sum",
         options=torch.nn.LinearCrossEntropyOptions(),
@@ -255,12 +255,13 @@ def draw(record: dict[str, Any], path: Path) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    names = [one["name"] for one in record["shapes"][0]["rows"]]
+    ratios = [{one["name"]: one["ratio"] for one in shape["rows"]} for shape in record["shapes"]]
+    names = [name for name in ABOUT if any(name in one for one in ratios)]
     figure, axes = pyplot.subplots(figsize=(11, 5), layout="constrained")
     width = 0.8 / len(names)
     for index, name in enumerate(names):
         places = [place + width * index for place in range(len(record["shapes"]))]
-        axes.bar(places, [shape["rows"][index]["ratio"] for shape in record["shapes"]], width, label=name)
+        axes.bar(places, [one.get(name, 0) for one in ratios], width, label=name)
     labels = ["N={N} K={K}\nd={d} V={V:,}".format(**shape["shape"]) for shape in record["shapes"]]
     axes.set_xticks([place + 0.4 - width / 2 for place in range(len(labels))], labels)
     axes.axhline(1, color="black", linewidth=0.8)
