@@ -108,6 +108,18 @@ def test_a_run_killed_again_and_again_is_the_same_run(config: Config, kills: int
     assert_same_run(expected, folder)
 
 
+def test_a_run_killed_while_it_begins_is_the_same_run(digits: Path) -> None:
+    """At each of the first writes of a new folder: its config, its codings, its text in codes."""
+    config = tiny(training={"epochs": 1})
+    expected = undisturbed(config, digits)
+    for number in range(1, 6):
+        for name in ("fsync", "replace"):
+            folder = digits / f"{name}-{number}"
+            assert in_child(lambda: train(config, digits, folder), at_call(os, name, number, die)) == -signal.SIGKILL  # noqa: B023
+            assert in_child(lambda: train(config, digits, folder)) == 0, f"{name} {number}"  # noqa: B023
+            assert_same_run(expected, folder)
+
+
 def test_a_run_killed_at_any_time_is_the_same_run(digits: Path) -> None:
     config, folder = tiny(), digits / "killed"
     expected = undisturbed(config, digits)

@@ -57,17 +57,17 @@ class RunFolder:
     def begin(self, config: Config, base: Path) -> None:
         """Make the folder for this config, or see that it was made for it."""
         if self.about.exists():
-            before, _ = self.read()
-            _compare(self.root, before, config)
+            if self.config.exists():  # else it was killed as it began
+                _compare(self.root, self.read()[0], config)
         elif self.root.is_dir() and any(path.name != ".lock" for path in self.root.iterdir()):
             raise InputError(f"{self.root}: not a run folder, and not empty; give another --folder")
         self.write(config, base)
 
     def write(self, config: Config, base: Path) -> None:
-        """What makes a folder a run folder."""
+        """What makes a folder a run folder; first the file that says so, lest a killed run not know its own folder."""
+        write_json(self.about, {"format": FORMAT, "base": str(base)})
         with written_whole(self.config) as file:
             file.write(write_config(config))
-        write_json(self.about, {"format": FORMAT, "base": str(base)})
 
     @contextmanager
     def lock(self) -> Iterator[None]:
