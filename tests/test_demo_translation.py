@@ -87,3 +87,44 @@ def test_a_training_that_fails_is_named(
         demo(tmp_path, SMALL)
     assert " bpe-mos: so it is\n" in capfd.readouterr().err
     assert not (tmp_path / "results.json").exists()
+
+
+class Interrupted(subprocess.Popen[str]):
+    """A child that is ready, and whose parent is interrupted when it first waits for it."""
+
+    waited = False
+
+    def wait(self, timeout: float | None = None) -> int:
+        if not self.waited:
+            self.waited = True
+            raise KeyboardInterrupt
+        return super().wait(timeout)
+
+
+def test_an_interrupt_lets_both_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program = """if True:
+        import signal, sys, time
+        def save(number, frame):
+            print("saved", file=sys.stderr)
+            sys.exit(143)
+        signal.signal(signal.SIGTERM, save)
+        print("ready", flush=True)
+        while True:
+            time.sleep(0.1)"""
+    children = []
+
+    def start(folder: Path, name: str) -> subprocess.Popen[str]:
+        kind = Interrupted if name == "baseline" else subprocess.Popen[str]
+        child = kind([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert child.stdout is not None and child.stdout.readline() == "ready\n"
+        children.append(child)
+        return child
+
+    monkeypatch.setattr(translation_demo, "_start", start)
+    with pytest.raises(KeyboardInterrupt):
+        demo(tmp_path, SMALL)
+    assert [child.returncode for child in children] == [143, 143]
+    said = capfd.readouterr().err
+    assert "baseline: saved\n" in said and " bpe-mos: saved\n" in said

@@ -138,7 +138,8 @@ def _train_side_by_side(folder: Path) -> float:
         codes = {name: child.wait() for name, child in children.items()}
     except BaseException:
         for child in children.values():
-            child.terminate()  # it saves what it has; Ctrl-C on a terminal has told it already
+            child.terminate()  # it saves what it has
+        for child in children.values():
             child.wait()
         raise
     finally:
@@ -153,9 +154,12 @@ def _train_side_by_side(folder: Path) -> float:
 def _start(folder: Path, name: str) -> subprocess.Popen[str]:
     words = ["train", str(folder / f"{name}.yaml"), "--folder", str(folder / name)]
     print(f"fastmos {' '.join(words)}", file=sys.stderr, flush=True)
-    one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
-        [sys.executable, "-m", "fastmos", *words], env=one_thread, stderr=subprocess.PIPE, encoding="utf-8"
+        [sys.executable, "-m", "fastmos", *words],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        process_group=0,  # Ctrl-C is for the demo, which tells its children once: told twice, they would not save
     )
 
 
