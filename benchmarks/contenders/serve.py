@@ -1,0 +1,42 @@
+"""What both contenders share: commands in, measured answers out, one JSON object a line. Needs nothing but Python.
+
+{"do": "train", "steps": 8}     ->  {"seconds": ..., "processor": ..., "tokens": ..., "loss": ...}
+{"do": "translate", ...}        ->  {"seconds": ..., "processor": ..., "lines": ..., "codes": ...}
+"""
+
+import json
+import os
+import sys
+import time
+from typing import Any, Protocol
+
+
+class Contender(Protocol):
+    """A toolkit with a model, its optimiser and the data in it."""
+
+    def train(self, steps: int) -> dict[str, float]:
+        """Learn from so many batches: target tokens (eos counts, padding does not), and the loss of each in nats."""
+        ...
+
+    def translate(self, beam: int, batch: int, alpha: float, shortest: int, longest: int) -> dict[str, float]:
+        """Translate the test lines: how many they are, and how many codes were written.
+
+        `alpha` is the exponent of the GNMT length penalty, 0 for none. `longest` is the number of decoding steps a
+        sentence may take; the first `shortest` of them cannot end it.
+        """
+        ...
+
+
+def serve(contender: Contender) -> None:
+    """Answer commands until there are no more; what the toolkit itself prints goes to standard error."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    print("{}", file=answers, flush=True)  # ready
+    for line in sys.stdin:
+        command: dict[str, Any] = json.loads(line)
+        work = getattr(contender, command.pop("do"))
+        wall, processor = time.perf_counter(), time.process_time()
+        answer = work(**command)
+        answer["seconds"] = time.perf_counter() - wall
+        answer["processor"] = time.process_time() - processor
+        print(json.dumps(answer), file=answers, flush=True)
