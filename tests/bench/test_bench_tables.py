@@ -1,0 +1,27 @@
+"""`fastmos bench tables` in small."""
+
+from pathlib import Path
+
+import pytest
+
+from fastmos.bench import tables
+from fastmos.files import read_json
+from fastmos.tables import Learning
+from tests.tables.test_learning import write_texts
+
+
+def test_every_table_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(tables, "QUICK", Learning(rounds=2, first_epochs=1, width=4, batch_tokens=100))
+    train, valid = write_texts(tmp_path)
+    output = tmp_path / "figures.json"
+    tables.run(True, output, [train], [valid], tables.Sizes(size=14), folder=tmp_path / "kept")
+    printed = capsys.readouterr().out
+    figures = read_json(output)
+    assert [one["table"] for one in figures["judged"]] == list(tables.TABLES)
+    assert all(table in printed for table in tables.TABLES)
+    assert [one["round"] for one in figures["assignment"]] == [1, 2]
+    assert all(one["half_above_percent"] >= -1e-4 for one in figures["assignment"])
+    tables.run(True, tmp_path / "again.json", [train], [valid], tables.Sizes(size=14), folder=tmp_path / "kept")
+    assert read_json(tmp_path / "again.json")["judged"] == figures["judged"]  # found, not learnt again

@@ -1,0 +1,80 @@
+"""`fastmos codes` with learnt tables, from text to page."""
+
+import csv
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fastmos.cli import _dispatch
+from fastmos.codings import TableCoding, WordCoding, load_coding
+from fastmos.errors import InputError
+from fastmos.files import read_json
+from tests.tables.test_learning import write_texts
+
+
+def fastmos(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "fastmos", "codes", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_learn_and_show_a_table(tmp_path: Path) -> None:
+    train, valid = write_texts(tmp_path)
+    table = tmp_path / "table.json"
+    options = [
+        "--kind",
+        "table",
+        "--table",
+        "learnt",
+        "--size",
+        "14",
+        "--rounds",
+        "1",
+        "--width",
+        "4",
+        "--method",
+        "half",
+    ]
+    done = fastmos("learn", *options, train, "--valid", valid, "-o", table)
+    assert done.returncode == 0, done.stderr
+    assert f"{table}: table, 18 codes" in done.stdout
+    assert "round 0: held-out nats per word" in done.stderr
+    assert "words moved" in done.stderr
+    coding = load_coding(table)
+    assert isinstance(coding, TableCoding)
+    assert {path.name for path in (tmp_path / "table.learning").iterdir()} >= {"rounds.json", "state.safetensors"}
+    assert len(read_json(tmp_path / "table.learning/rounds.json")["rounds"]) == 2
+
+    word = coding.table_words[0]
+    shown = fastmos("show", table, "--nearest", word, "-o", tmp_path / "table.csv")
+    assert shown.returncode == 0, shown.stderr
+    row, column = (line.split(": ")[1].split() for line in (shown.stdout + " ").replace("\n", " \n").splitlines()[:2])
+    assert word not in row + column
+    with (tmp_path / "table.csv").open() as file:
+        assert {line["word"] for line in csv.DictReader(file)} == set(coding.table_words)
+    assert fastmos("show", table, "-o", tmp_path / "table.html").returncode == 0
+    assert word in (tmp_path / "table.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["learn", "--kind", "table", "--table", "learnt", "train", "-o", "t.json"], "--valid with held-out text"),
+        (["learn", "--kind", "table", "--rounds", "3", "train", "-o", "t.json"], "--rounds is for learnt tables only"),
+        (["learn", "--kind", "words", "--valid", "valid", "-o", "t.json"], "--valid is for learnt tables only"),
+        (["show", "words.json", "--nearest", "d0"], "are for table codings; words.json is of kind words"),
+        (["show", "table.json", "-o", "t.pdf"], "a table is written as .csv or .html"),
+        (["show", "table.json", "--nearest", "zzz"], "'zzz' is not in this table"),
+    ],
+)
+def test_bad_input_is_answered_in_a_sentence(
+    words: list[str], sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_texts(tmp_path)
+    WordCoding(["d0"]).save("words.json")
+    TableCoding.learn(["a b c"]).save("table.json")
+    with pytest.raises(InputError, match=sentence):
+        _dispatch(["codes", *words])
+    assert not Path("t.json").exists()
