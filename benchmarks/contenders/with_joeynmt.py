@@ -2,11 +2,14 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import joeynmt.prediction
 import torch
+from joeynmt.batch import Batch
 from joeynmt.config import parse_global_args
 from joeynmt.prediction import predict, prepare
 from joeynmt.search import search
@@ -18,7 +21,7 @@ from torch.utils.data import DataLoader
 class JoeyNMT:
     """A TrainManager whose steps are taken one by one."""
 
-    def __init__(self, spec):
+    def __init__(self, spec: dict[str, Any]) -> None:
         folder = Path(spec["folder"])
         args = parse_global_args(config_of(spec, folder), rank=0, mode="train")
         args.model_dir.mkdir()
@@ -38,7 +41,7 @@ class JoeyNMT:
         )
         self.batches = self.endless(json.loads((folder / "batches.json").read_text()) if spec["given"] else None)
 
-    def endless(self, given):
+    def endless(self, given: list[list[int]] | None) -> Iterator[Batch]:
         """Its own batches, drawn anew each epoch; or the lines it is given for each batch, collated as its own are."""
         indices = {"pad_index": self.model.pad_index, "eos_index": self.model.eos_index, "device": self.args.device}
         own = self.data.make_iter(
@@ -53,7 +56,7 @@ class JoeyNMT:
         while True:
             yield from own
 
-    def train(self, steps):
+    def train(self, steps: int) -> dict[str, float]:
         """What `TrainManager.train_and_validate` does between two log lines."""
         manager, tokens, loss = self.manager, 0, 0.0
         for _ in range(steps):
@@ -65,7 +68,7 @@ class JoeyNMT:
             tokens, loss = tokens + batch.ntokens, loss + mean * batch.ntokens
         return {"tokens": tokens, "loss": loss / tokens}
 
-    def translate(self, beam, batch, alpha, shortest, longest):
+    def translate(self, beam: int, batch: int, alpha: float, shortest: int, longest: int) -> dict[str, float]:
         # `predict` does not pass the least length on, so `search` gets it here.
         joeynmt.prediction.search = partial(search, min_output_length=shortest)
         args = self.args.test._replace(
@@ -77,7 +80,7 @@ class JoeyNMT:
         return {"lines": len(texts), "codes": sum(len(text.split()) for text in texts)}
 
 
-def config_of(spec, folder):
+def config_of(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The experiment as `joeynmt train` would have it."""
     width, dropout = spec["width"], spec["dropout"]
     embeddings = {"embedding_dim": width, "dropout": dropout}
