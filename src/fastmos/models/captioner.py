@@ -1,0 +1,55 @@
+"""The image captioner NIC (Vinyals et al. 2015): an LSTM whose first input is the image, which it sees but once."""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from fastmos.data.batches import Batch
+from fastmos.models.language_model import LSTMState
+
+
+class Captioner(nn.Module):
+    """Projected features, then the embedded codes, through an LSTM; g is its output, with dropout."""
+
+    def __init__(
+        self,
+        codes: int,
+        features: int,
+        *,
+        width: int = 512,
+        embedding: int | None = None,
+        layers: int = 1,
+        dropout: float = 0.5,
+        embedding_dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.width, self.layers = width, layers
+        self.dropout, self.embedding_dropout = dropout, embedding_dropout
+        self.image = nn.Linear(features, embedding or width)
+        self.embedding = nn.Embedding(codes, embedding or width)
+        self.lstm = nn.LSTM(embedding or width, width, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
+
+    def forward(self, batch: Batch, state: None = None) -> tuple[Tensor, None]:
+        inputs = torch.cat([self._image(batch), self._embed(batch.inputs)], 1)  # [B, 1 + T, E]
+        hidden, _ = self.lstm(inputs)  # [B, 1 + T, D]
+        return F.dropout(hidden[:, 1:], self.dropout, self.training), None
+
+    def start(self, batch: Batch) -> LSTMState:
+        """Look at the images."""
+        _, state = self.lstm(self._image(batch))
+        return LSTMState(*state)
+
+    def step(self, codes: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
+        hidden, after = self.lstm(self._embed(codes[:, None]), state)  # [N, 1, D]
+        return F.dropout(hidden[:, 0], self.dropout, self.training), LSTMState(*after)
+
+    def reorder(self, state: LSTMState, rows: Tensor, sentences: Tensor | None = None) -> LSTMState:
+        return LSTMState(*(part.index_select(1, rows) for part in state))
+
+    def _image(self, batch: Batch) -> Tensor:
+        assert batch.features is not None, "this model captions images: its batches need features"
+        projected = self.image(batch.features)[:, None]  # [B, 1, E]
+        return F.dropout(projected, self.embedding_dropout, self.training)
+
+    def _embed(self, codes: Tensor) -> Tensor:
+        return F.dropout(self.embedding(codes), self.embedding_dropout, self.training)

@@ -1,0 +1,199 @@
+"""Files of features and the backbones that make them."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from fastmos.data import backbones
+from fastmos.data.backbones import Preprocessing, extract, load_backbone
+from fastmos.data.features import Features, Origin, read_features, write_features
+from fastmos.errors import InputError
+
+GRID = Origin("colour-grid", "short 64", "abc")
+
+
+def some(names: list[str], origin: Origin = GRID) -> Features:
+    values = np.arange(len(names) * 3, dtype=np.float16).reshape(len(names), 3)
+    return Features(names, values, origin)
+
+
+def draw(folder: Path, count: int) -> None:
+    folder.mkdir(exist_ok=True)
+    for number in range(count):
+        Image.new("RGB", (8, 8), (number, 100, 200)).save(folder / f"{number:02d}.png")
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "f.safetensors"
+    write_features(path, some(["a/x.jpg", "b/y.jpg"]))
+    found = read_features(path, "colour-grid")
+    assert (found.names, found.origin, found.width) == (["a/x.jpg", "b/y.jpg"], GRID, 3)
+    assert found.values.dtype == np.float16
+    assert (found.values == some(["", ""]).values).all()
+
+
+def test_images_are_found_by_name_or_by_its_last_part() -> None:
+    features = some(["a/x.jpg", "b/y.jpg", "c/x.jpg"])
+    assert features.rows(["c/x.jpg", "y.jpg", "other/y.jpg", "a/x.jpg"]).tolist() == [2, 1, 1, 0]
+    with pytest.raises(InputError, match=r"2 of 3 images have no features, as x\.jpg; run fastmos features"):
+        features.rows(["x.jpg", "y.jpg", "z.jpg"])  # x.jpg could be either
+
+
+def test_an_npz_needs_a_backbone_and_no_pickle(tmp_path: Path) -> None:
+    path = tmp_path / "f.npz"
+    np.savez(path, names=np.array(["x.jpg"]), feat=np.ones((1, 4), np.float16))
+    assert read_features(path, "efficientnet-lite0").origin == Origin("efficientnet-lite0")
+    with pytest.raises(InputError, match=r"set data\.backbone"):
+        read_features(path)
+    np.savez(path, names=np.array(["x.jpg"], dtype=object), feat=np.ones((1, 4)))
+    with pytest.raises(InputError, match="not a file of features"):
+        read_features(path, "efficientnet-lite0")
+
+
+@pytest.mark.parametrize("content", [b"", b"nonsense", b"\x08" + bytes(7) + b'{"a":{}}', b"PK\x03\x04"])
+@pytest.mark.parametrize("ending", ["safetensors", "npz"])
+def test_damaged_files_are_refused(content: bytes, ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"f.{ending}"
+    path.write_bytes(content)
+    with pytest.raises(InputError, match="not a file of features"):
+        read_features(path, "colour-grid")
+    with pytest.raises(InputError, match="no such file"):
+        read_features(tmp_path / f"none.{ending}")
+
+
+def test_another_origin_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "f.safetensors"
+    write_features(path, some(["x"]))
+    with pytest.raises(InputError, match=r"features of colour-grid, but the config says data\.backbone resnet-101"):
+        read_features(path, "resnet-101")
+    GRID.check(Origin("colour-grid"), "x")  # what is not known is not compared
+    for other in (Origin("y"), Origin("colour-grid", "short 32"), Origin("colour-grid", "short 64", "abd")):
+        with pytest.raises(InputError, match="but the run learnt from those of"):
+            GRID.check(other, "x")
+
+
+def test_names_and_features_must_be_as_many() -> None:
+    with pytest.raises(InputError, match="2 names"):
+        Features(["a", "b"], np.zeros((1, 3), np.float16), GRID)
+
+
+# ---- backbones
+
+
+def test_the_colour_grid_is_the_mean_colour_of_cells() -> None:
+    backbone = load_backbone("colour-grid")
+    image = Image.new("RGB", (64, 64), "white")
+    image.paste("black", (0, 0, 64, 32))
+    features = backbone.features([backbone.square(image)]).view(3, backbones.GRID, backbones.GRID)
+    assert (features[:, :8] == -1).all() and (features[:, 8:] == 1).all()
+
+
+def test_lite0_does_not_depend_on_batch_mates() -> None:
+    backbone = load_backbone("efficientnet-lite0")
+    pixels = np.random.default_rng(0).integers(0, 256, (2, 224, 224, 3), dtype=np.uint8)
+    both = backbone.features(list(pixels))
+    assert both.shape == (2, 1280) and (both >= 0).all()
+    torch.testing.assert_close(backbone.features([pixels[1]]), both[1:], rtol=1e-3, atol=1e-4)
+    assert backbone.origin == load_backbone("efficientnet-lite0").origin
+
+
+def test_resnet_of_hugging_face_with_random_weights(tmp_path: Path) -> None:
+    from transformers import ResNetConfig, ResNetModel
+
+    config = ResNetConfig(embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1], layer_type="bottleneck")
+    ResNetModel(config).save_pretrained(tmp_path)
+    settings = '{"crop_pct": 0.875, "size": {"shortest_edge": 32}, "image_mean": [0.1, 0.2, 0.3]}'
+    (tmp_path / "preprocessor_config.json").write_text(settings)
+    backbone = load_backbone(str(tmp_path))
+    assert backbone.preprocessing == Preprocessing(36, 32, (0.1, 0.2, 0.3), (0.229, 0.224, 0.225))
+    image = Image.new("RGB", (50, 40), "red")
+    assert backbone.features([backbone.square(image)] * 2).shape == (2, 16)
+
+
+@pytest.mark.parametrize(
+    ("settings", "short", "crop"),
+    [
+        ({"size": {"height": 384, "width": 384}}, 384, 384),
+        ({"size": {"shortest_edge": 256}, "crop_size": {"height": 224, "width": 224}}, 256, 224),
+        ({"size": 224, "crop_size": 224, "do_center_crop": False}, 224, 224),
+        ({"size": {"shortest_edge": 224}, "crop_pct": 0.875}, 256, 224),
+        ({"size": {"shortest_edge": 384}, "crop_pct": 0.875}, 384, 384),
+        ({}, 224, 224),
+    ],
+)
+def test_dialects_of_preprocessing(settings: dict[str, object], short: int, crop: int) -> None:
+    found = backbones._preprocessing(settings)
+    assert (found.short, found.crop) == (short, crop)
+
+
+def test_a_backbone_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="nor a vision model that can be had"):
+        load_backbone(str(tmp_path))
+
+
+# ---- a folder of photos
+
+
+def test_extraction_skips_what_it_cannot_read_and_names_the_rest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    draw(tmp_path / "photos", 5)
+    (tmp_path / "photos" / "02.png").write_bytes(b"broken")
+    (tmp_path / "photos" / "more").mkdir()
+    Image.new("RGB", (9, 9)).save(tmp_path / "photos" / "more" / "x.jpg")
+    output = tmp_path / "f.safetensors"
+    count, refused = extract(tmp_path / "photos", output, load_backbone("colour-grid"))
+    assert (count, len(refused)) == (5, 1)
+    assert "02.png: not an image" in capsys.readouterr().err
+    found = read_features(output)
+    assert list(found.names) == ["00.png", "01.png", "03.png", "04.png", "more/x.jpg"]
+    assert found.values[2, 0] == pytest.approx(2 * 3 / 255 - 1, abs=1e-3)
+    assert not (tmp_path / "f.safetensors.parts").exists()
+
+
+def test_an_interrupted_extraction_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    draw(tmp_path / "photos", 10)
+    output = tmp_path / "f.safetensors"
+    backbone = load_backbone("colour-grid")
+    monkeypatch.setattr(backbones, "BATCH", 2)
+    monkeypatch.setattr(backbones, "PART", 2)
+    whole = backbone.features
+    seen: list[int] = []
+
+    def features(squares: list[backbones.Array], limit: int = 6) -> torch.Tensor:
+        if len(seen) >= limit:
+            raise KeyboardInterrupt
+        seen.extend(square[0, 0, 0] for square in squares)
+        return whole(squares)
+
+    monkeypatch.setattr(backbone, "features", features)
+    with pytest.raises(KeyboardInterrupt):
+        extract(tmp_path / "photos", output, backbone)
+    assert seen == [0, 1, 2, 3, 4, 5] and not output.exists()
+    seen.clear()
+    monkeypatch.setattr(backbone, "features", lambda squares: features(squares, 100))
+    assert extract(tmp_path / "photos", output, backbone) == (10, [])
+    assert seen == [6, 7, 8, 9]
+    first = read_features(output)
+    assert list(first.names) == [f"{number:02d}.png" for number in range(10)]
+    assert [round((value + 1) * 127.5) for value in first.values[:, 0].tolist()] == list(range(10))
+
+    draw(tmp_path / "photos", 12)  # two more photos
+    seen.clear()
+    assert extract(tmp_path / "photos", output, backbone) == (12, [])
+    assert seen == [10, 11]
+    with pytest.raises(InputError, match="features of backbone colour-grid"):
+        other = load_backbone("colour-grid")
+        other.name = "another"
+        extract(tmp_path / "photos", output, other)
+
+
+def test_a_folder_without_readable_images_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "x.png").write_bytes(b"no")
+    with pytest.raises(InputError, match="none of its 1 images can be read"):
+        extract(tmp_path, tmp_path / "f.safetensors", load_backbone("colour-grid"))
+    with pytest.raises(InputError, match="no such folder"):
+        extract(tmp_path / "none", tmp_path / "f.safetensors", load_backbone("colour-grid"))
