@@ -223,12 +223,11 @@ def test_two_processes_are_as_one_with_the_double_batch(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("round 0: ") == 1  # one of them speaks
     one = learnt(tmp_path, "one", replace(QUICK, dropout=0.0))
-    found = figures(tmp_path, "two")["rounds"]
-    for expected, other in zip([asdict(item) for item in one.rounds[:2]], found, strict=False):
-        assert other["after_training"]["nats_per_word"] == pytest.approx(
-            expected["after_training"]["nats_per_word"], rel=1e-3
-        )
-    assert found[1]["objective_before"] == pytest.approx(one.rounds[1].objective_before, rel=1e-4)
+    found, expected = figures(tmp_path, "two")["rounds"], [asdict(item) for item in one.rounds]
+    for name, nats in expected[0]["after_training"].items():
+        assert found[0]["after_training"][name] == pytest.approx(nats, rel=1e-3), name
+    for name in ("objective_before", "objective_after"):  # the table itself may differ where cells cost the same
+        assert found[1][name] == pytest.approx(expected[1][name], rel=1e-3), name
 
 
 # ---- bad input

@@ -65,6 +65,8 @@ def learn_table(
     """
     learning, output = learning or Learning(), Path(output)
     folder = output.with_suffix(".learning")
+    if folder == output:
+        raise InputError(f"{output}: that is the name of the folder of this table's learning; end it in .json")
     sides = dict(zip(SIDES, (size, words, min_count, frequent, rows, columns), strict=True))
     world = join_world()
     try:
