@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 
 COOLING = 4.0  # from one temperature to the next
 ITERATIONS = 20  # at most, at each temperature
-EXCESS = 0.05  # good enough: this share of the words wants a cell that is full
+EXCESS = 0.2  # good enough: this share of the words wants a cell that is full; auctions settle the rest sooner
 TINY = 1e-300  # float32 would underflow long before the last temperature
 
 
