@@ -50,10 +50,10 @@ CONTENDERS: dict[str, dict[str, Any]] = {
 class Plan:
     """How much is measured."""
 
-    rounds: int = 15  # of each measure
+    rounds: int = 10  # of each measure
     steps: int = 20  # of training in a round
     tokens: int = 2048  # of a batch, padding included
-    lines: int = 256  # translated in a round
+    lines: int = 128  # translated in a round
     batch: int = 64  # of them at once
     beam: int = 5
     longest: int = 50  # decoding steps of a sentence

@@ -65,8 +65,8 @@ class Fastmos:
                 beam=beam,
                 normalise="gnmt" if alpha else "none",
                 alpha=alpha,
-                min_length=max(0, shortest - 1),  # our lengths leave eos out, which takes a step
-                max_length=longest - 1,
+                min_length=min(shortest, longest - 1),
+                max_length=longest - 1,  # our lengths leave eos out, which takes a step
             )
         texts = self.target.decode_lines([hypotheses[0].codes for hypotheses in found])
         return {"lines": len(texts), "codes": sum(len(text.split()) for text in texts)}
