@@ -27,7 +27,7 @@ MEGABYTE = 10**6
 
 @dataclass(frozen=True)
 class Size:
-    """How large a demo is; the full one takes two cores about four minutes."""
+    """How large a demo is; the full one takes two free cores a few minutes."""
 
     pairs: int = 20_000  # to learn from
     held_out: int = 500  # pairs for validation, and as many for the test
@@ -89,8 +89,8 @@ def _trained(folder: Path, name: str) -> bool:
 def _work(folder: Path, size: Size) -> dict[str, Any]:
     print(f"""
 A plain translation model (words, one softmax) and BPE-MoS (pieces of words, {size.mixtures} softmaxes) learn German to
-English from {size.pairs:,} generated sentence pairs, side by side: about four minutes on two free cores. Interrupt it
-when you like; the same command goes on.
+English from {size.pairs:,} generated sentence pairs, side by side: a few minutes on two free cores. Interrupt it when
+you like; the same command goes on.
 """)
     _write_data(folder, size)
     for name, config in configs(size).items():
