@@ -17,6 +17,7 @@ import tempfile
 from collections import Counter
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
+from itertools import accumulate
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
@@ -142,10 +143,10 @@ def cipher(plan: Plan) -> tuple[list[tuple[str, str]], list[str], str]:
     """A language in which every word has one translation, with Zipf's frequencies and the size of Multi30k."""
     numbers = random.Random(plan.seed)
     words = plan.codes - SPECIAL_CODES
-    weights = [1 / rank for rank in range(1, words + 1)]
+    weights = list(accumulate(1 / rank for rank in range(1, words + 1)))
 
     def line() -> list[int]:
-        return numbers.choices(range(words), weights, k=max(3, round(numbers.lognormvariate(2.5, 0.3))))
+        return numbers.choices(range(words), cum_weights=weights, k=max(3, round(numbers.lognormvariate(2.5, 0.3))))
 
     pairs = [
         (" ".join(f"w{n}" for n in one), " ".join(f"x{n}" for n in one)) for one in (line() for _ in range(29_000))
