@@ -32,8 +32,9 @@ def test_lines_of_plain_and_gzip_files(tmp_path: Path, content: bytes, lines: li
     [
         (b"fine\n\xff\n", "line 2: not UTF-8"),
         (gzip.compress(b"a line\n" * 1000, mtime=0)[:-20], "damaged gzip file"),
+        (gzip.compress(b"a line\n" * 1000, mtime=0)[:10] + b"\xff" * 20, "damaged gzip file"),
     ],
-    ids=["utf8", "gzip"],
+    ids=["utf8", "gzip-cut", "gzip-garbage"],
 )
 def test_damaged_text_is_named(tmp_path: Path, content: bytes, said: str) -> None:
     file = tmp_path / "text"

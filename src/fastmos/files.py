@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +27,7 @@ def read_lines(path: Path | str) -> Iterator[str]:
                 except UnicodeDecodeError as error:
                     raise InputError(f"{name}, line {number}: not UTF-8 ({error.reason}); convert the file") from None
                 yield line.removesuffix("\n").removesuffix("\r")
-        except (gzip.BadGzipFile, EOFError) as error:
+        except (gzip.BadGzipFile, zlib.error, EOFError) as error:
             raise InputError(f"{name}: damaged gzip file ({error}); fetch it again") from None
 
 
@@ -128,7 +129,7 @@ def _commit() -> str:
 
     def git(*words: str) -> str:
         return subprocess.run(
-            ["git", "-C", str(root), *words], capture_output=True, text=True, check=False
+            ["git", "--no-optional-locks", "-C", str(root), *words], capture_output=True, text=True, check=False
         ).stdout.strip()
 
     changed = git("status", "--porcelain", "--untracked-files=no")
