@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 torch.set_num_threads(1)
-settings.register_profile("repeatable", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile(  # the same cases on every machine, however slow it is
+    "repeatable", deadline=None, derandomize=True, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("repeatable")
 
 
