@@ -1,6 +1,8 @@
 """Reading text and writing files whole."""
 
+import errno
 import gzip
+import os
 from pathlib import Path
 
 import pytest
@@ -60,6 +62,12 @@ def test_a_file_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
         raise RuntimeError
     assert file.read_text() == "first"
     assert list(file.parent.iterdir()) == [file]  # nothing left aside
+
+
+def test_a_full_disk_is_named(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match=r"No space left on device: '.*result'"), written_whole(tmp_path / "result"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert not list(tmp_path.iterdir())
 
 
 def test_json_round_trip_and_damage(tmp_path: Path) -> None:

@@ -65,6 +65,9 @@ def written_whole(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
             os.fsync(file.fileno())
         os.replace(aside, path)
         _sync_folder(path.parent)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk does not say where it is
+        raise
     finally:
         aside.unlink(missing_ok=True)
 
