@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -96,7 +95,7 @@ you like; the same command goes on.
     for name, config in configs(size).items():
         with written_whole(folder / f"{name}.yaml") as file:
             file.write(write_config(config))
-    seconds = _train_side_by_side(folder)
+    _train_side_by_side(folder)
     runs, translations = {}, {}
     for name in NAMES:
         print(f"{name}: translating the test text", file=sys.stderr, flush=True)
@@ -108,7 +107,6 @@ you like; the same command goes on.
     return {
         "size": asdict(size),
         "runs": runs,
-        "training_seconds": round(seconds, 1),
         "examples": [{name: lines[row] for name, lines in texts.items()} for row in range(min(5, size.held_out))],
         "about": provenance(size.seed),
     }
@@ -127,9 +125,8 @@ def _lines(folder: Path, name: str) -> list[str]:
 # ---- training
 
 
-def _train_side_by_side(folder: Path) -> float:
-    """Run `fastmos train` for both at once, a thread each, and pass on what they say; how many seconds it took."""
-    begin = time.monotonic()
+def _train_side_by_side(folder: Path) -> None:
+    """Run `fastmos train` for both at once, a thread each, and pass on what they say."""
     children = {name: _start(folder, name) for name in NAMES}
     listeners = [threading.Thread(target=_pass_on, args=(name, child.stderr)) for name, child in children.items()]
     try:
@@ -148,7 +145,6 @@ def _train_side_by_side(folder: Path) -> float:
     for name, code in codes.items():
         if code:
             raise InputError(f"training {name} ended with exit code {code}; its own words are above")
-    return time.monotonic() - begin
 
 
 def _start(folder: Path, name: str) -> subprocess.Popen[str]:
@@ -251,7 +247,7 @@ BLEU of {size["held_out"]:,} test pairs ({record["runs"]["bpe-mos"]["bleu_signat
 Nats per word: lower is better. A model of words pays for unknown ones only that they are unknown: compare the known.
 ms and MB of a training step: loss and gradients of 64 sentences, one thread, by the plain formula and by the fused
 loss; memory is what it takes beside parameters and their gradients.
-{made}; training took {record["training_seconds"]:,.0f} s.
+{made}.
 
 Now type German sentences of that world:
 
