@@ -60,7 +60,14 @@ def test_two_processes_are_as_one_with_the_double_batch(kind: str, digits: Path)
     two, one = configs()[kind]
     (digits / "config.yaml").write_text(write_config(two))
     (digits / "worker.py").write_text(WORKER)
-    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "--max-restarts=2"]
+    launch = [
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--local-addr=127.0.0.1",
+        "--nproc-per-node=2",
+        "--max-restarts=2",
+    ]
     done = subprocess.run(
         [sys.executable, *launch, str(digits / "worker.py"), str(digits)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
