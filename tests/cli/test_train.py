@@ -283,7 +283,7 @@ def test_a_closed_pipe_ends_quietly(trained: Path) -> None:
         (
             ["average", "run", "--last", "9"],
             b"",
-            "run: keeps the last 3 checkpoints and has 4 in all, so 9 cannot be averaged",
+            "in all, so 9 cannot be averaged; see training.keep_last and keep_best",
         ),
     ],
 )
