@@ -22,6 +22,7 @@ NOT_RUN = {  # how many blocks of a document are only looked at
     "docs/assignment.md": 1,  # a benchmark
     "docs/data.md": 1,  # a download
     "docs/scaling.md": 3,  # a benchmark, eight GPUs, two machines
+    "docs/tables.md": 2,  # two processes, a benchmark
 }
 SMALLER = {  # what commands say -> what is run
     r"fastmos data sample \S+": r"\g<0> --pairs 120 --valid 4 --test 4",
