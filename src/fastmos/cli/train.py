@@ -14,7 +14,8 @@ from fastmos.errors import InputError
 from fastmos.files import provenance, read_lines, written_whole
 
 if TYPE_CHECKING:
-    from fastmos.training.run import Run, Translation
+    from fastmos.training.captioning import CaptionEvaluation
+    from fastmos.training.run import Evaluation, Run, Translation
 
 LINES_AT_ONCE = 2000  # read, sorted by length, translated, written
 
@@ -76,9 +77,14 @@ def translate(
     """
     if nbest < 1 or (beam is not None and beam < nbest):
         raise InputError(f"nbest {nbest}, beam {beam}: needs 1 <= nbest <= beam")
-    model = _load(run)
+    model = load_run(run)
     if model.source is None:
-        raise InputError(f"{run}: a language model translates nothing; see fastmos score")
+        other = (
+            "captioner translates nothing; see fastmos caption"
+            if model.origin
+            else "language model translates nothing; see fastmos score"
+        )
+        raise InputError(f"{run}: a {other}")
     lines: Iterable[str] = chain.from_iterable(read_lines(file) for file in files or [Path("-")])
     size = LINES_AT_ONCE
     if not files and sys.stdin.isatty():
@@ -114,23 +120,30 @@ def evaluate(
     run: Positional[Path],
     source: Path | None = None,
     reference: Path | None = None,
+    split: Literal["valid", "test"] = "test",
     beam: int | None = None,
     output: Path | None = None,
     json_output: Annotated[bool, arg(name="json")] = False,
 ) -> None:
-    """BLEU and chrF with signatures, nats per word, speed.
+    """BLEU and chrF with signatures (captions: BLEU, METEOR, ROUGE-L, CIDEr), nats per word, speed.
 
     Args:
         run: folder that fastmos train made.
-        source: text to translate; with reference left out too, the test text of the run's config.
+        source: text to translate; with reference left out too, a split of the run's config.
         reference: its translation; for a language model, the text.
+        split: which split that is.
         beam: hypotheses kept; what the run's config says if not given.
         output: write the translations to this file.
         json_output: print everything as JSON, with what made it.
     """
-    model = _load(run)
-    sources, references = _texts(model, source, reference)
-    found = model.evaluate(sources, references, beam=beam)
+    model = load_run(run)
+    found: Evaluation | CaptionEvaluation
+    if model.origin is not None:
+        if source is not None or reference is not None:
+            raise InputError(f"{run}: captions the images of its config; leave out --source and --reference")
+        found = model.evaluate_captions(split, beam=beam)
+    else:
+        found = model.evaluate(*_texts(model, source, reference, split), beam=beam)
     if output is not None and found.translations is not None:
         with written_whole(output) as file:
             file.writelines(f"{line}\n" for line in found.translations)
@@ -142,16 +155,16 @@ def evaluate(
         print(found.summary())
 
 
-def _texts(model: "Run", source: Path | None, reference: Path | None) -> tuple[list[str] | None, list[str]]:
-    """The lines of the files given, or of the config's test text."""
+def _texts(model: "Run", source: Path | None, reference: Path | None, split: str) -> tuple[list[str] | None, list[str]]:
+    """The lines of the files given, or of a split of the config."""
     from fastmos.training.config import data_path
 
     if source is None and reference is None:
-        test = model.config.data.test
-        if not test.target:
-            raise InputError("the run's config names no test text; give --source and --reference")
-        source = data_path(test.source, model.base) if test.source else None
-        reference = data_path(test.target, model.base)
+        texts = getattr(model.config.data, split)
+        if not texts.target:
+            raise InputError(f"the run's config names no {split} text; give --source and --reference")
+        source = data_path(texts.source, model.base) if texts.source else None
+        reference = data_path(texts.target, model.base)
     if reference is None:
         raise InputError("evaluation needs --reference, the text to compare with")
     return None if source is None else list(read_lines(source)), list(read_lines(reference))
@@ -165,7 +178,7 @@ def score(run: Positional[Path], target: Path, source: Path | None = None) -> No
         target: the lines to score.
         source: what they translate; a language model has none.
     """
-    model = _load(run)
+    model = load_run(run)
     targets = list(read_lines(target))
     for value in model.score(None if source is None else list(read_lines(source)), targets):
         print(f"{value:.6f}")
@@ -183,7 +196,7 @@ def sample(
         top_p: at each step, draw from the likeliest codes that have this probability together.
         seed: the same seed makes up the same lines.
     """
-    for line in _load(run).sample(lines, temperature=temperature, top_p=top_p, seed=seed):
+    for line in load_run(run).sample(lines, temperature=temperature, top_p=top_p, seed=seed):
         print(line)
 
 
@@ -205,7 +218,7 @@ def average(run: Positional[Path], last: int = 0, best: int = 0, output: Path | 
     print(f"{output}: mean of the checkpoints at steps {', '.join(f'{step:,}' for step in steps)}")
 
 
-def _load(run: Path) -> "Run":
+def load_run(run: Path) -> "Run":
     """The run, with warnings shown as sentences."""
     from fastmos.training.run import load
 

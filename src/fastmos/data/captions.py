@@ -99,6 +99,11 @@ class Pictures:
         rows = features.rows(list(captions))
         return cls(features, np.repeat(rows, [len(lines) for lines in captions.values()]))
 
+    def mean(self) -> torch.Tensor:
+        """The mean features [F] of the images, each counted once."""
+        values = self.features.values[np.unique(self.rows)]
+        return torch.from_numpy(values.mean(0, dtype=np.float64).astype(np.float32))
+
     def take(self, lines: Array) -> torch.Tensor:
         """Features [B, F] of some lines."""
         return image_features(self.features, self.rows[lines])

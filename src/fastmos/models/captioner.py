@@ -9,7 +9,11 @@ from fastmos.models.language_model import LSTMState
 
 
 class Captioner(nn.Module):
-    """Projected features, then the embedded codes, through an LSTM; g is its output, with dropout."""
+    """Projected features, then the embedded codes, through an LSTM; g is its output, with dropout.
+
+    The features' mean over the training images is taken off first. What all images share, such as a white ground or the
+    positive mean of a rectifier's outputs, would else grow to shut the LSTM's gates, and the image would not be seen.
+    """
 
     def __init__(
         self,
@@ -25,6 +29,7 @@ class Captioner(nn.Module):
         super().__init__()
         self.width, self.layers = width, layers
         self.dropout, self.embedding_dropout = dropout, embedding_dropout
+        self.mean = nn.Parameter(torch.zeros(features), requires_grad=False)  # saved with the weights, not learnt
         self.image = nn.Linear(features, embedding or width)
         self.embedding = nn.Embedding(codes, embedding or width)
         self.lstm = nn.LSTM(embedding or width, width, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
@@ -48,7 +53,7 @@ class Captioner(nn.Module):
 
     def _image(self, batch: Batch) -> Tensor:
         assert batch.features is not None, "this model captions images: its batches need features"
-        projected = self.image(batch.features)[:, None]  # [B, 1, E]
+        projected = self.image(batch.features - self.mean)[:, None]  # [B, 1, E]
         return F.dropout(projected, self.embedding_dropout, self.training)
 
     def _embed(self, codes: Tensor) -> Tensor:

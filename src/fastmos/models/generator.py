@@ -63,6 +63,7 @@ class Generator(nn.Module):
 
 @torch.no_grad()
 def uniform_(module: nn.Module, bound: float = 0.1) -> None:
-    """Draw every parameter of a module, biases too, from U(-bound, bound), as the paper's LSTM models start."""
+    """Draw every parameter that is learnt, biases too, from U(-bound, bound), as the paper's LSTM models start."""
     for parameter in module.parameters():
-        parameter.uniform_(-bound, bound)
+        if parameter.requires_grad:
+            parameter.uniform_(-bound, bound)

@@ -11,20 +11,22 @@ from torch import nn
 from fastmos.codings import BPECoding, Coding, TableCoding, WordCoding, load_coding
 from fastmos.codings.text import Text
 from fastmos.data import ContiguousBatches, EncodedText, SentenceBatches, check_pairs, encode_files
+from fastmos.data.captions import CaptionBatches, Pictures
 from fastmos.errors import InputError
 from fastmos.files import read_lines
 from fastmos.heads import build_head
-from fastmos.models import AttentionLSTM, Generator, LanguageModel, Transformer, uniform_
+from fastmos.models import AttentionLSTM, Captioner, Generator, LanguageModel, Transformer, uniform_
 from fastmos.training.config import CodingChoice, Config, Texts, data_path
 from fastmos.training.folder import RunFolder
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Both sides of something; a language model has no source."""
+    """Both sides of something; a language model has no source, and captions have pictures."""
 
     source: EncodedText | None
     target: EncodedText
+    pictures: Pictures | None = None
 
     def texts(self) -> list[EncodedText]:
         return [text for text in (self.source, self.target) if text is not None]
@@ -34,7 +36,7 @@ def check_files(config: Config, base: Path) -> None:
     """All files a run needs are there, before any work."""
     data, codings = config.data, config.codings
     names = [name for texts in (data.train, data.valid) for name in (texts.source, texts.target) if name]
-    for name in [*names, codings.source.path, codings.target.path]:
+    for name in [*names, data.features, codings.source.path, codings.target.path]:
         if name and not data_path(name, base).is_file():
             raise InputError(f"{data_path(name, base)}: no such file (named in the config)")
 
@@ -43,16 +45,17 @@ def learn_codings(config: Config, base: Path, folder: RunFolder) -> None:
     """Put the codings into the run folder, if they are not there yet."""
     train, choice = config.data.train, config.codings
     if config.task == "translation" and not choice.joint and not folder.source.exists():
-        _coding(choice.source, [data_path(train.source, base)], base).save(folder.source)
+        learn_coding(choice.source, [data_path(train.source, base)], base).save(folder.source)
     if not folder.target.exists():
         names = [train.source, train.target] if choice.joint else [train.target]
-        coding = _coding(choice.target, [data_path(name, base) for name in names], base)
+        coding = learn_coding(choice.target, [data_path(name, base) for name in names], base)
         if choice.joint:
             coding.save(folder.source)
         coding.save(folder.target)
 
 
-def _coding(choice: CodingChoice, files: Iterable[Path], base: Path) -> Coding:
+def learn_coding(choice: CodingChoice, files: Iterable[Path], base: Path) -> Coding:
+    """The coding of a choice, learnt from text files or made before."""
     if choice.kind == "file":
         return load_coding(data_path(choice.path, base))
     lines = chain.from_iterable(read_lines(file) for file in files)
@@ -71,7 +74,7 @@ def load_codings(folder: RunFolder) -> tuple[Coding | None, Coding]:
 
 def encode(config: Config, texts: Texts, source: Coding | None, target: Coding, base: Path, folder: RunFolder) -> Pair:
     """A split in codes, from the cache or into it."""
-    cache = data_path(config.data.cache, base) if config.data.cache else folder.cache
+    cache = cache_folder(config, base, folder)
     sides = Pair(
         None if source is None else encode_files([data_path(texts.source, base)], source, cache),
         encode_files([data_path(texts.target, base)], target, cache),
@@ -81,12 +84,28 @@ def encode(config: Config, texts: Texts, source: Coding | None, target: Coding, 
     return sides
 
 
+def cache_folder(config: Config, base: Path, folder: RunFolder) -> Path:
+    """Where encoded text goes."""
+    return data_path(config.data.cache, base) if config.data.cache else folder.cache
+
+
 def training_batches(config: Config, train: Pair, rank: int, world: int) -> SentenceBatches | ContiguousBatches:
     """The batches of this process."""
     training = config.training
     if training.window:
         streams = training.batch_sentences
         return ContiguousBatches(train.target, streams=streams, length=training.window, rank=rank, world=world)
+    if train.pictures is not None:
+        return CaptionBatches(
+            train.target,
+            train.pictures,
+            tokens=training.batch_tokens or None,
+            sentences=training.batch_sentences or None,
+            seed=training.seed,
+            rank=rank,
+            world=world,
+            max_length=config.data.max_length,
+        )
     return SentenceBatches(
         train.target,
         train.source,
@@ -99,11 +118,11 @@ def training_batches(config: Config, train: Pair, rank: int, world: int) -> Sent
     )
 
 
-def build_model(config: Config, source: Coding | None, target: Coding) -> Generator:
-    """The generator of a config, its parameters drawn from the seed."""
+def build_model(config: Config, source: Coding | None, target: Coding, features: int = 0) -> Generator:
+    """The generator of a config, its parameters drawn from the seed; a captioner sees `features` numbers an image."""
     torch.manual_seed(config.training.seed)
     model, head = config.model, config.head
-    body = _body(config, source, target)
+    body = _body(config, source, target, features)
     embedding = body.embedding if head.tied else None
     assert embedding is None or isinstance(embedding, nn.Embedding)
     output = build_head(
@@ -121,9 +140,19 @@ def build_model(config: Config, source: Coding | None, target: Coding) -> Genera
     return generator
 
 
-def _body(config: Config, source: Coding | None, target: Coding) -> nn.Module:
+def _body(config: Config, source: Coding | None, target: Coding, features: int) -> nn.Module:
     model = config.model
     embedding = model.embedding or model.width
+    if config.task == "captioning":
+        return Captioner(
+            len(target),
+            features,
+            width=model.width,
+            embedding=embedding,
+            layers=model.layers,
+            dropout=model.dropout,
+            embedding_dropout=model.embedding_dropout,
+        )
     if source is None:
         return LanguageModel(
             len(target), width=model.width, embedding=embedding, layers=model.layers, dropout=model.dropout

@@ -32,7 +32,7 @@ class Texts(Section):
     """The files of one split; a language model has targets only."""
 
     source: str = ""  # a text file, plain or gzipped, relative to the YAML file; ${NAME} is taken from the environment
-    target: str = ""  # its other side, line by line
+    target: str = ""  # its other side, line by line; captioning: a file of captions, and source lists the images
 
 
 class Data(Section):
@@ -41,6 +41,8 @@ class Data(Section):
     train: Texts = Texts()  # what the model learns from
     valid: Texts = Texts()  # what decides which weights are best
     test: Texts = Texts()  # what `fastmos evaluate RUN` takes when it is given no files
+    features: str = ""  # captioning: features of all images, a file that `fastmos features` made, or an .npz
+    backbone: str = ""  # captioning: what made the features; only an .npz does not know
     max_length: Count = 256  # longer lines (in codes) are left out of training and cut when translated
     cache: str = ""  # folder for the encoded text, relative to the YAML file; empty: inside the run folder
 
@@ -67,7 +69,7 @@ class Codings(Section):
 class Model(Section):
     """The body: everything before the output layer."""
 
-    kind: Literal["lstm", "transformer"] = "lstm"  # a language model is an lstm
+    kind: Literal["lstm", "transformer"] = "lstm"  # a language model or captioner is an lstm
     width: Count = 256  # width of the decoder, and of all of a Transformer (lstm: the encoder has half a direction)
     layers: Count = 1  # how many layers
     dropout: Share = 0.3  # lstm: on the output g and between layers; Transformer: on embeddings and sub-layers
@@ -116,7 +118,7 @@ class Training(Section):
     validate_every: Amount = 0  # steps between validations; 0: at the end of each epoch
     save_every: Amount = 0  # steps between saves for resuming; 0: at validations only
     log_every: Count = 100  # steps between lines of the log
-    measure: Literal["bleu", "nats"] = "bleu"  # what says which weights are best: BLEU of beam search, nats per word
+    measure: Literal["bleu", "nats", "cider"] = "bleu"  # what says which weights are best; captioning: BLEU-4, CIDEr
     patience: Amount = 0  # stop after so many validations in a row without a new best; 0: never
     keep_best: Amount = 1  # so many best checkpoints are kept,
     keep_last: Amount = 1  # and so many last ones
@@ -136,7 +138,7 @@ class Search(Section):
 class Config(Section):
     """One experiment."""
 
-    task: Literal["translation", "language-model"] = "translation"  # what is learnt
+    task: Literal["translation", "language-model", "captioning"] = "translation"  # what is learnt
     data: Data = Data()  # files
     codings: Codings = Codings()  # text to codes
     model: Model = Model()  # the body
@@ -251,20 +253,25 @@ def check(config: Config) -> None:
 
 def _contradictions(config: Config) -> Iterator[str]:
     data, codings, model, head, training = config.data, config.codings, config.model, config.head, config.training
-    translation = config.task == "translation"
+    translation, captioning = config.task == "translation", config.task == "captioning"
+    language = config.task == "language-model"
     for split, texts in (("train", data.train), ("valid", data.valid)):
         if not texts.target:
             yield f"data.{split}.target names no file"
         if translation and not texts.source:
             yield f"data.{split}.source names no file, but the task is translation"
-    if not translation and (data.train.source or data.valid.source):
+    if captioning != bool(data.features):
+        yield "data.features and the task captioning go together; give both or neither"
+    if not captioning and training.measure == "cider":
+        yield "training.measure cider is for captioning; set it to bleu or nats"
+    if language and (data.train.source or data.valid.source):
         yield "a language model has no source; leave out data.*.source"
     if not translation and model.kind != "lstm":
-        yield f"a language model is an lstm, not a {model.kind}; set model.kind to lstm"
-    if not translation and training.measure == "bleu":
+        yield f"a {config.task} model is an lstm, not a {model.kind}; set model.kind to lstm"
+    if language and training.measure == "bleu":
         yield "a language model has no BLEU; set training.measure to nats"
     if not translation and codings.joint:
-        yield "codings.joint needs a source; a language model has none"
+        yield f"codings.joint needs a source text; the task {config.task} has none"
     if codings.joint and codings.target.language:
         yield f"codings.joint needs tokenised text, not raw text in codings.target.language {codings.target.language}"
     for side, coding in (("source", codings.source), ("target", codings.target)):
@@ -288,7 +295,7 @@ def _contradictions(config: Config) -> Iterator[str]:
         yield "model.share_embeddings needs a transformer and codings.joint"
     if bool(training.batch_sentences) == bool(training.batch_tokens):
         yield "give one of training.batch_sentences and training.batch_tokens"
-    if training.window and (translation or training.batch_tokens):
+    if training.window and (not language or training.batch_tokens):
         yield "training.window is for a language model that reads training.batch_sentences streams"
     if not training.epochs and not training.steps:
         yield "training.epochs and training.steps are both 0; training would never end"

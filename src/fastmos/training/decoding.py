@@ -8,6 +8,7 @@ import torch
 
 from fastmos.codings import Coding
 from fastmos.data import ContiguousBatches, EncodedText, SentenceBatches, decoding_batch
+from fastmos.data.captions import CaptionBatches, Pictures, picture_batch
 from fastmos.models import Generator
 from fastmos.search import Hypothesis, beam_search
 from fastmos.training.config import Search
@@ -53,6 +54,32 @@ def search_lines(
     return found
 
 
+def search_pictures(
+    model: Generator,
+    coding: Coding,
+    pictures: torch.Tensor,
+    search: Search,
+    device: torch.device,
+    *,
+    nbest: int = 1,
+) -> list[list[Hypothesis]]:
+    """The best captions of each image, given its features [I, F]."""
+    model.eval()
+    found: list[list[Hypothesis]] = []
+    for begin in range(0, len(pictures), SENTENCES):
+        found += beam_search(
+            model,
+            coding,
+            picture_batch(pictures[begin : begin + SENTENCES]).to(device),
+            beam=search.beam,
+            nbest=nbest,
+            normalise=search.normalise,
+            alpha=search.alpha,
+            max_length=search.max_length,
+        )
+    return found
+
+
 def _limits(lengths: list[int], search: Search) -> int | torch.Tensor:
     """The most codes for each line: lower for short ones where scores, being normalised, end the search late."""
     if search.normalise == "none":
@@ -70,12 +97,22 @@ def _by_length(sources: Lines) -> Iterator[list[int]]:
 
 
 @torch.no_grad()
-def score_lines(model: Generator, target: EncodedText, source: EncodedText | None, device: torch.device) -> list[Array]:
+def score_lines(
+    model: Generator,
+    target: EncodedText,
+    source: EncodedText | None,
+    device: torch.device,
+    pictures: Pictures | None = None,
+) -> list[Array]:
     """Negative log-likelihoods of each line's codes and its eos, in nats: float64 [length + 1] a line."""
     model.eval()
     lengths = target.lengths + 1
     longest = max(int(side.lengths.max()) + 1 for side in (target, source) if side is not None)
-    batches = SentenceBatches(target, source, tokens=max(SCORED, longest), shuffle=False, keep_empty=True)
+    tokens = max(SCORED, longest)
+    if pictures is not None:
+        batches: SentenceBatches = CaptionBatches(target, pictures, tokens=tokens, shuffle=False)
+    else:
+        batches = SentenceBatches(target, source, tokens=tokens, shuffle=False, keep_empty=True)
     scores: list[Array] = [np.empty(0)] * len(target)
     for batch in batches.epoch(0):
         nll = model(batch.to(device))[0].nll.double().cpu().numpy()  # [B, T]

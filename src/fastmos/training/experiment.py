@@ -4,7 +4,9 @@ import sys
 from contextlib import nullcontext
 from pathlib import Path
 
+from fastmos.codings import Coding
 from fastmos.files import provenance, read_lines
+from fastmos.models import Captioner
 from fastmos.training.build import (
     Pair,
     build_model,
@@ -14,6 +16,7 @@ from fastmos.training.build import (
     load_codings,
     training_batches,
 )
+from fastmos.training.captioning import Gallery, Split, encode_captions, prepare, split_captions
 from fastmos.training.config import Config, check, data_path
 from fastmos.training.distributed import World, join_world, leave_world
 from fastmos.training.folder import RunFolder
@@ -33,7 +36,10 @@ def train(config: Config, base: Path, root: Path) -> None:
         with folder.lock() if world.first else nullcontext():
             if world.first:
                 folder.begin(config, base.resolve())
-                learn_codings(config, base, folder)
+                if config.task == "captioning":
+                    prepare(config, base, folder)
+                else:
+                    learn_codings(config, base, folder)
             world.wait()
             _train(config, base, folder, world)
     finally:
@@ -43,15 +49,16 @@ def train(config: Config, base: Path, root: Path) -> None:
 def _train(config: Config, base: Path, folder: RunFolder, world: World) -> None:
     source, target = load_codings(folder)
     if world.first:  # the others find the text in the cache
-        pair = encode(config, config.data.train, source, target, base, folder)
+        pair = _encode(config, "train", source, target, base, folder)
     world.wait()
-    pair = encode(config, config.data.train, source, target, base, folder)
-    valid = encode(config, config.data.valid, source, target, base, folder)
-    references = list(read_lines(data_path(config.data.valid.target, base)))
+    pair = _encode(config, "train", source, target, base, folder)
+    valid = _encode(config, "valid", source, target, base, folder)
     batches = training_batches(config, pair, world.rank, world.size)
-    model = build_model(config, source, target)
-    trainer = Trainer(config, folder, world, model, batches, Validator(config, valid, target, references))
-    state = trainer.begin(State(fingerprint(pair.texts()), world.size))
+    model = build_model(config, source, target, pair.pictures.features.width if pair.pictures else 0)
+    if isinstance(model.body, Captioner) and pair.pictures is not None:
+        model.body.mean.data = pair.pictures.mean()
+    trainer = Trainer(config, folder, world, model, batches, _validator(config, valid, target, base))
+    state = trainer.begin(State(fingerprint(pair.texts(), pair.pictures), world.size))
     ended = reason_to_end(config.training, state)
     if ended:
         if world.first:
@@ -73,6 +80,19 @@ def _train(config: Config, base: Path, folder: RunFolder, world: World) -> None:
         journal.close()
 
 
+def _encode(config: Config, split: Split, source: Coding | None, target: Coding, base: Path, folder: RunFolder) -> Pair:
+    if config.task == "captioning":
+        return encode_captions(config, split, target, base, folder)
+    return encode(config, getattr(config.data, split), source, target, base, folder)
+
+
+def _validator(config: Config, valid: Pair, target: Coding, base: Path) -> Validator:
+    if valid.pictures is not None:
+        gallery = Gallery.of(valid.pictures.features, split_captions(config, "valid", base))
+        return Validator(config, valid, target, [], gallery)
+    return Validator(config, valid, target, list(read_lines(data_path(config.data.valid.target, base))))
+
+
 def _total_steps(config: Config, batches: Batches) -> int:
     """Steps until the limit, as far as the first epoch lets us know."""
     training = config.training
@@ -82,7 +102,9 @@ def _total_steps(config: Config, batches: Batches) -> int:
 
 def _best(config: Config, state: State) -> str:
     value = max(value for _, value in state.history)
-    return f"best BLEU {value:.2f}" if config.training.measure == "bleu" else f"best nats per word {-value:.4f}"
+    if config.training.measure == "nats":
+        return f"best nats per word {-value:.4f}"
+    return f"best {'CIDEr' if config.training.measure == 'cider' else 'BLEU'} {value:.2f}"
 
 
 def _summary(config: Config, pair: Pair, codes: int, parameters: int, batches: Batches, world: World) -> str:

@@ -14,6 +14,7 @@ FORMAT = 1
 # A run may be made longer; and its files may move, since their content is compared (see `state.py`).
 MAY_CHANGE = {"training.epochs", "training.patience", "data.cache"}
 PATHS = {f"data.{split}.{side}" for split in ("train", "valid", "test") for side in ("source", "target")}
+PATHS.add("data.features")
 
 
 class RunFolder:
@@ -22,6 +23,7 @@ class RunFolder:
     run.json            format version, and the folder that data paths are relative to
     config.yaml         the config with every value spelt out
     source.json, target.json    the codings
+    features.json       captioning: what made the features, and how many an image has
     model.safetensors   the best weights
     checkpoints/        the best few and the last few
     state.safetensors   all that is needed to go on: weights, optimiser, counters
@@ -35,6 +37,7 @@ class RunFolder:
         self.config = root / "config.yaml"
         self.source = root / "source.json"
         self.target = root / "target.json"
+        self.features = root / "features.json"
         self.model = root / "model.safetensors"
         self.state = root / "state.safetensors"
         self.log = root / "log.jsonl"

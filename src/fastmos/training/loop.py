@@ -171,9 +171,7 @@ class Trainer:
         begin = time.monotonic()
         state = self.state
         result = self.validator.run(self.model, self.world)
-        value = -result.likelihood.nats_per_word
-        if self.config.training.measure == "bleu" and result.bleu is not None:
-            value = result.bleu.value
+        value = result.value(self.config.training.measure)
         state.history.append((state.step, value if not math.isnan(value) else -math.inf))
         best = best_of(state.history) == len(state.history) - 1
         record = {"step": state.step, "epoch": state.epoch, **result.record(), "best": best}

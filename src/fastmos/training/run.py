@@ -4,29 +4,49 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 import torch
 
 from fastmos.codings import Coding
 from fastmos.data import EncodedText, decoding_batch
+from fastmos.data.backbones import Backbone, load_backbone
+from fastmos.data.captions import Pictures, all_lines
+from fastmos.data.features import Origin
+from fastmos.data.images import upright_rgb
 from fastmos.errors import InputError
+from fastmos.files import read_json, write_json
+from fastmos.metrics.captions import caption_scores
 from fastmos.models import Generator
 from fastmos.progress import progress
-from fastmos.search import sample
+from fastmos.search import Hypothesis, sample
 from fastmos.training.build import build_model, load_codings
+from fastmos.training.captioning import (
+    CaptionEvaluation,
+    Gallery,
+    Split,
+    read_origin,
+    split_captions,
+    split_features,
+)
 from fastmos.training.checkpoints import average_weights, load_weights, read_tensors, write_tensors
 from fastmos.training.config import Config
-from fastmos.training.decoding import score_lines, score_running_text, search_lines
+from fastmos.training.decoding import score_lines, score_running_text, search_lines, search_pictures
 from fastmos.training.folder import RunFolder
 from fastmos.training.quality import LikelihoodReport, Score, bleu_and_chrf, likelihood
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+IMAGES = 64  # captioned at once
 
 
 @dataclass(frozen=True)
 class Translation:
-    """One translation of a line."""
+    """One translation of a line, or caption of an image."""
 
     text: str
     log_prob: float  # of its codes and eos
@@ -38,10 +58,11 @@ def load(folder: Path | str, device: str | None = None) -> "Run":
     where = RunFolder(Path(folder))
     config, base = where.read()
     source, target = load_codings(where)
-    model = build_model(config, source, target)
+    origin, width = read_origin(where) if config.task == "captioning" else (None, 0)
+    model = build_model(config, source, target, width)
     load_weights(model, read_tensors(where.model)[0], where.model)
     place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    return Run(config, base, source, target, model.to(place).eval(), place)
+    return Run(config, base, source, target, model.to(place).eval(), place, origin)
 
 
 @dataclass(frozen=True)
@@ -50,10 +71,11 @@ class Run:
 
     config: Config
     base: Path  # what data paths of the config are relative to
-    source: Coding | None  # None: a language model
+    source: Coding | None  # None: a language model or captioner
     target: Coding
     model: Generator
     device: torch.device
+    origin: Origin | None = None  # what makes the features that a captioner sees
 
     @overload
     def translate(
@@ -78,7 +100,8 @@ class Run:
         Empty lines stay empty. Lines longer than training allowed are cut, with a warning that counts them, or refused.
         """
         if self.source is None:
-            raise InputError("this run is a language model, which translates nothing; use score")
+            other = "captions images; use caption" if self.origin else "is a language model; use score"
+            raise InputError(f"this run translates nothing: it {other}")
         search = self.config.search.model_copy(update={"beam": beam or max(self.config.search.beam, nbest or 1)})
         sources = self._within_limit(self.source.encode_lines(lines), overlong)
         found = search_lines(
@@ -90,20 +113,76 @@ class Run:
             nbest=nbest or 1,
             watch=lambda groups, count: progress(groups, "translating, batches", count) if count > 1 else groups,
         )
-        texts = iter(self.target.decode_lines([hypothesis.codes for best in found for hypothesis in best]))
-        translations = [[Translation(next(texts), one.log_prob, one.score) for one in best] for best in found]
+        translations = self._texts(found)
         return translations if nbest else [best[0].text for best in translations]
+
+    def _texts(self, found: list[list[Hypothesis]]) -> list[list[Translation]]:
+        texts = iter(self.target.decode_lines([hypothesis.codes for best in found for hypothesis in best]))
+        return [[Translation(next(texts), one.log_prob, one.score) for one in best] for best in found]
 
     def sample(self, lines: int, *, temperature: float = 1.0, top_p: float | None = None, seed: int = 0) -> list[str]:
         """Lines that a language model makes up."""
-        if self.source is not None:
-            raise InputError("this run translates; lines are made up by a language model")
+        if self.source is not None or self.origin is not None:
+            raise InputError("lines are made up by a language model, which this run is not")
         batch = decoding_batch([[]] * lines).to(self.device)
         limit = self.config.search.max_length
         found = sample(
             self.model, self.target, batch, temperature=temperature, top_p=top_p, seed=seed, max_length=limit
         )
         return self.target.decode_lines([hypotheses[0].codes for hypotheses in found])
+
+    # ---- captions
+
+    @cached_property
+    def backbone(self) -> Backbone:
+        """The network whose features this captioner learnt from; another one is refused."""
+        if self.origin is None:
+            raise InputError(f"this run does {self.config.task}, and looks at no images")
+        backbone = load_backbone(self.origin.backbone, self.device)
+        self.origin.check(backbone.origin, self.origin.backbone)
+        return backbone
+
+    @overload
+    def caption(self, images: Sequence["Image"], *, beam: int | None = None) -> list[str]: ...
+
+    @overload
+    def caption(self, images: Sequence["Image"], *, nbest: int, beam: int | None = None) -> list[list[Translation]]: ...
+
+    def caption(
+        self, images: Sequence["Image"], *, nbest: int | None = None, beam: int | None = None
+    ) -> list[str] | list[list[Translation]]:
+        """The best caption of each PIL image; with `nbest`, lists of that many, best first."""
+        found: list[list[Translation]] = []
+        for begin in range(0, len(images), IMAGES):
+            group = images[begin : begin + IMAGES]
+            squares = [self.backbone.square(upright_rgb(image)) for image in group]
+            found += self.caption_features(self.backbone.features(squares), nbest=nbest or 1, beam=beam)
+        return found if nbest else [best[0].text for best in found]
+
+    def caption_features(
+        self, features: torch.Tensor, *, nbest: int = 1, beam: int | None = None
+    ) -> list[list[Translation]]:
+        """The best captions of images whose features [I, F] the run's backbone made."""
+        search = self.config.search.model_copy(update={"beam": beam or max(self.config.search.beam, nbest)})
+        return self._texts(search_pictures(self.model, self.target, features, search, self.device, nbest=nbest))
+
+    def evaluate_captions(self, split: Split = "test", *, beam: int | None = None) -> CaptionEvaluation:
+        """Likelihood of a split's captions, and BLEU, METEOR, ROUGE-L and CIDEr of the run's own."""
+        if self.origin is None:
+            raise InputError(f"this run does {self.config.task}, and captions no images")
+        captions, features = split_captions(self.config, split, self.base), split_features(self.config, self.base)
+        self.origin.check(features.origin, features.path)
+        target = EncodedText.of(self.target.encode_lines(all_lines(captions)))
+        pictures = Pictures.of(features, captions)
+        nll = np.concatenate(score_lines(self.model, target, None, self.device, pictures))
+        report = likelihood(nll, target, self.target).report()
+        gallery = Gallery.of(features, captions)
+        begin = time.perf_counter()
+        found = [best[0].text for best in self.caption_features(gallery.features, beam=beam)]
+        seconds = time.perf_counter() - begin
+        return CaptionEvaluation(report, caption_scores(found, gallery.references), gallery.names, found, seconds)
+
+    # ---- likelihood
 
     def score(self, sources: Sequence[str] | None, targets: Sequence[str]) -> list[float]:
         """The log-probability of each target line, eos included, given its source; a language model has no sources."""
@@ -132,6 +211,8 @@ class Run:
     def _encoded(self, sources: Sequence[str] | None, targets: Sequence[str]) -> tuple[EncodedText, EncodedText | None]:
         if not targets:
             raise InputError("no lines to score; give at least one")
+        if self.origin is not None:
+            raise InputError("this run captions images, and scores no text alone; see evaluate_captions")
         if (sources is None) != (self.source is None):
             kind = "language model, which has no source" if self.source is None else "translation run; give sources too"
             raise InputError(f"this run is a {kind}")
@@ -205,6 +286,8 @@ def average(folder: Path, output: Path, *, last: int = 0, best: int = 0) -> list
         raise InputError(f"{output}: exists; give another --output")
     source, target = load_codings(where)
     write_tensors(new.model, mean, {"averaged": sorted(chosen)})
+    if where.features.exists():
+        write_json(new.features, read_json(where.features))
     for coding, path in ((source, new.source), (target, new.target)):
         if coding is not None:
             coding.save(path)

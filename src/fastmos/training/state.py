@@ -8,11 +8,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from fastmos.data import EncodedText
+from fastmos.data.captions import Pictures
 from fastmos.errors import InputError
 from fastmos.training.checkpoints import load_weights, read_tensors, weights, write_tensors
 from fastmos.training.optimisers import optimiser_tensors, restore_optimiser
@@ -40,9 +42,12 @@ def noise_from(seed: int, step: int, rank: int) -> None:
     torch.manual_seed(int.from_bytes(hashlib.sha256(text).digest()[:6], "little"))
 
 
-def fingerprint(texts: Sequence[EncodedText]) -> str:
-    """SHA-256 of encoded texts, to see whether a run goes on with the data it began with."""
+def fingerprint(texts: Sequence[EncodedText], pictures: Pictures | None = None) -> str:
+    """SHA-256 of encoded texts and pictures, to see whether a run goes on with the data it began with."""
     digest = hashlib.sha256()
+    if pictures is not None:
+        for array in (pictures.rows, pictures.features.values):
+            digest.update(np.ascontiguousarray(array).data)
     for text in texts:
         for array in (text.offsets, text.codes):
             digest.update(array.data)
