@@ -17,7 +17,7 @@ from fastmos.errors import InputError
 
 
 def read_lines(path: Path | str) -> Iterator[str]:
-    """Lines of a UTF-8 file without their ends; `-` is standard input, and gzip is known by its first two bytes."""
+    """Lines of a UTF-8 file without their ends; `-` is standard input. Gzip is known by its first two bytes."""
     name = "standard input" if str(path) == "-" else str(path)
     with _open_binary(path) as stream:
         try:
@@ -34,7 +34,9 @@ def read_lines(path: Path | str) -> Iterator[str]:
 @contextmanager
 def _open_binary(path: Path | str) -> Iterator[IO[bytes]]:
     if str(path) == "-":
-        yield sys.stdin.buffer
+        magic = sys.stdin.buffer.peek(2)[:2]  # type: ignore[union-attr]  # it is a BufferedReader
+        with _unzipped(sys.stdin.buffer, magic) as stream:
+            yield stream
         return
     try:
         file = open(path, "rb")  # noqa: SIM115 (closed below, or wrapped)
@@ -45,11 +47,18 @@ def _open_binary(path: Path | str) -> Iterator[IO[bytes]]:
     with file:
         magic = file.read(2)
         file.seek(0)
-        if magic == b"\x1f\x8b":
-            with gzip.open(file) as unzipped:
-                yield unzipped  # type: ignore[misc]  # GzipFile reads like any binary stream
-        else:
-            yield file
+        with _unzipped(file, magic) as stream:
+            yield stream
+
+
+@contextmanager
+def _unzipped(file: IO[bytes], magic: bytes) -> Iterator[IO[bytes]]:
+    """The stream itself, or what it holds if its first bytes are those of gzip."""
+    if magic == b"\x1f\x8b":
+        with gzip.open(file) as unzipped:
+            yield unzipped  # type: ignore[misc]  # GzipFile reads like any binary stream
+    else:
+        yield file
 
 
 @contextmanager

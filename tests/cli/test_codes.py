@@ -72,8 +72,10 @@ def test_plain_gzip_and_standard_input_are_alike(tmp_path: Path, text: Path) -> 
     fastmos("learn", *KINDS["bpe"], "-o", tmp_path / "plain.json", text)
     fastmos("learn", *KINDS["bpe"], "-o", tmp_path / "gzip.json", tmp_path / "text.gz")
     fastmos("learn", *KINDS["bpe"], "-o", tmp_path / "stdin.json", given=text.read_bytes())
+    fastmos("learn", *KINDS["bpe"], "-o", tmp_path / "both.json", given=(tmp_path / "text.gz").read_bytes())
     plain = (tmp_path / "plain.json").read_bytes()
-    assert plain == (tmp_path / "gzip.json").read_bytes() == (tmp_path / "stdin.json").read_bytes()
+    for name in ("gzip", "stdin", "both"):
+        assert (tmp_path / f"{name}.json").read_bytes() == plain
     out = fastmos("apply", tmp_path / "plain.json", text, tmp_path / "text.gz", "-o", tmp_path / "codes")
     assert (out.returncode, out.stdout) == (0, b"")
     assert (tmp_path / "codes").read_bytes() == 2 * fastmos("apply", tmp_path / "plain.json", text).stdout
