@@ -177,6 +177,7 @@ def test_usage_tells_a_collapsed_mixture_from_a_live_one() -> None:
     )
     assert taking_turns.effective == pytest.approx(3) and taking_turns.entropy == pytest.approx(0)
     assert MixtureOfContexts(4, 7, 3).usage(torch.randn(5, 4)).effective > 1
+    assert sum(head.usage(torch.randn(4)).share) == pytest.approx(1)  # a single hidden state
 
 
 @KINDS
@@ -200,6 +201,7 @@ def test_state_survives_saving_and_copying(kind: str, tmp_path: Path) -> None:
         (lambda: Softmax(4, 7, embedding=nn.Embedding(7, 5)), "embedding has 7 codes of width 5; .* width=4"),
         (lambda: MixtureOfSoftmaxes(4, 7, 2, embedding=nn.Embedding(8, 4)), "embedding has 8 codes .* codes=7"),
         (lambda: build_head("mix", 4, 7, 2), "kind is 'mix'; it must be one of softmax, mos, moc"),
+        (lambda: MixtureOfSoftmaxes(4, 7, 2).usage(torch.zeros(3, 5)), r"hidden has shape \[3, 5\]"),
         (lambda: Softmax(4, 7)(torch.zeros(3, 5)), r"hidden has shape \[3, 5\]; its last dimension must be 4"),
         (lambda: Softmax(4, 7)(torch.zeros(3, 4), torch.zeros(4, dtype=torch.long)), r"targets have shape \[4\]"),
         (
@@ -211,6 +213,11 @@ def test_state_survives_saving_and_copying(kind: str, tmp_path: Path) -> None:
 def test_bad_input_is_named(build: Any, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         build()
+
+
+def test_a_matrix_is_no_embedding() -> None:
+    with pytest.raises(TypeError, match=r"embedding is a Tensor; it must be an nn\.Embedding"):
+        Softmax(4, 7, embedding=torch.zeros(7, 4))  # type: ignore[arg-type]
 
 
 def test_compiled_model_gives_the_same_gradients() -> None:

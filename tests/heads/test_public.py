@@ -47,5 +47,12 @@ def test_a_state_of_something_else_is_refused() -> None:
     del state["latent.0.bias"]
     with pytest.raises(ValueError, match=r"state lacks latent\.0\.bias"):
         load_public_mos(state)
-    with pytest.raises(ValueError, match=r"latent\.0\.weight of shape"):
-        load_public_mos({**state, "latent.0.weight": torch.zeros(14, 4), "latent.0.bias": torch.zeros(15)})
+    state = public_state(3, 4, 5, 6)
+    for name, shape in [
+        ("latent.0.weight", (14, 4)),
+        ("latent.0.bias", (14,)),
+        ("decoder.bias", (7,)),
+        ("prior.weight", (3,)),
+    ]:
+        with pytest.raises(ValueError, match=f"state holds {name} of shape"):
+            load_public_mos({**state, name: torch.zeros(shape)})

@@ -78,8 +78,7 @@ class Head(nn.Module):
         count_correct: bool = False,
     ) -> Tensor | HeadOutput:
         """Log-probabilities [..., V] of hidden states [..., D]; with targets [...] the loss instead."""
-        if hidden.ndim < 1 or hidden.shape[-1] != self.hidden:
-            raise ValueError(f"hidden has shape {list(hidden.shape)}; its last dimension must be {self.hidden}")
+        self._check_hidden(hidden)
         if targets is None:
             return log_probabilities(self.parts, hidden, self.softmaxes, self.weight, self.bias)
         if targets.shape != hidden.shape[:-1]:
@@ -105,11 +104,17 @@ class Head(nn.Module):
         options = LossOptions(ignore_index, label_smoothing, smoothing, reduction, count_correct)
         return fused_nll(self.parts, [hidden], inner, self.softmaxes, self.weight, self.bias, targets, options)
 
+    def _check_hidden(self, hidden: Tensor) -> None:
+        if hidden.ndim < 1 or hidden.shape[-1] != self.hidden:
+            raise ValueError(f"hidden has shape {list(hidden.shape)}; its last dimension must be {self.hidden}")
+
     def extra_repr(self) -> str:
         return f"hidden={self.hidden}, codes={len(self.weight)}, width={self.width}, bias={self.bias is not None}"
 
 
 def _check_embedding(embedding: nn.Embedding, codes: int, width: int) -> None:
+    if not isinstance(embedding, nn.Embedding):
+        raise TypeError(f"embedding is a {type(embedding).__name__}; it must be an nn.Embedding")
     if embedding.weight.shape != (codes, width):
         raise ValueError(
             f"embedding has {embedding.num_embeddings} codes of width {embedding.embedding_dim}; "
@@ -174,8 +179,9 @@ class MixtureOfSoftmaxes(Head):
 
     @torch.no_grad()
     def usage(self, hidden: Tensor) -> Usage:
-        """How the mixture is used over these hidden states [..., D]."""
-        prior = F.softmax(self.prior(hidden).double(), -1).flatten(0, -2)  # [N, K]
+        """How the mixture is used over these hidden states [..., D]; nan over none."""
+        self._check_hidden(hidden)
+        prior = F.softmax(self.prior(hidden).double(), -1).reshape(-1, self.mixtures)  # [N, K]
         share = prior.mean(0)
         entropy = torch.special.entr(prior).sum(-1).mean()
         return Usage(torch.special.entr(share).sum().exp().item(), entropy.item(), share.tolist())

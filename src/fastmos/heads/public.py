@@ -24,13 +24,22 @@ def load_public_mos(state: Mapping[str, Tensor], *, dropout: float = 0.0) -> Mix
     missing = [name for name in NAMES.values() if name not in state]
     if missing:
         raise ValueError(f"state lacks {', '.join(missing)}; it must be the state dict of a zihangdai/mos model")
+    for name in ("prior.weight", "decoder.weight"):
+        if state[name].ndim != 2:
+            raise ValueError(f"state holds {name} of shape {list(state[name].shape)}; it must be a matrix")
     mixtures, hidden = state["prior.weight"].shape
     codes, width = state["decoder.weight"].shape
-    if state["latent.0.weight"].shape != (mixtures * width, hidden):
-        raise ValueError(
-            f"state holds latent.0.weight of shape {list(state['latent.0.weight'].shape)}; "
-            f"prior.weight and decoder.weight ask for {[mixtures * width, hidden]}"
-        )
+    asked = {
+        "latent.0.weight": [mixtures * width, hidden],
+        "latent.0.bias": [mixtures * width],
+        "decoder.bias": [codes],
+    }
+    for name, shape in asked.items():
+        if list(state[name].shape) != shape:
+            raise ValueError(
+                f"state holds {name} of shape {list(state[name].shape)}; "
+                f"prior.weight and decoder.weight ask for {shape}"
+            )
     head = MixtureOfSoftmaxes(hidden, codes, mixtures, width=width, dropout=dropout)
     head.to(state["decoder.weight"].dtype)
     head.load_state_dict({ours: state[theirs] for ours, theirs in NAMES.items()})
