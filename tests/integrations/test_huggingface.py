@@ -224,6 +224,15 @@ def test_a_replaced_forward_is_refused() -> None:
     assert torch.equal(model(**batch).logits, before)
 
 
+@pytest.mark.parametrize("family", ["gpt2", "t5"])
+def test_another_output_layer_is_refused(family: str) -> None:
+    model = mixture(family)
+    with pytest.raises(InputError, match="a Linear would take the mixture's place"):
+        model.set_output_embeddings(torch.nn.Linear(D, V))
+    model.set_output_embeddings(mixture(family).lm_head)
+    assert model(**inputs(family)).logits.shape[-1] == V
+
+
 def test_a_patched_plain_class_does_not_reach_the_mixture(monkeypatch: pytest.MonkeyPatch) -> None:
     model, batch = mixture("llama"), inputs("llama")
     before = model(**batch).logits

@@ -99,6 +99,14 @@ class _Mixture(PreTrainedModel):  # type: ignore[misc]  # transformers is untype
             old_lm_head.bias = linear.bias
         return old_lm_head
 
+    def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
+        if not isinstance(new_embeddings, MixtureOfSoftmaxes):
+            raise InputError(
+                f"a {type(new_embeddings).__name__} would take the mixture's place in {type(self).__name__}; "
+                f"use {self.plain.__name__} for a model without a mixture"
+            )
+        super().set_output_embeddings(new_embeddings)
+
     def _get_name(self) -> str:
         return self.plain.__name__  # by this name Trainer's label smoothing knows whether to shift the labels
 
