@@ -20,6 +20,7 @@ DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs"
 NOT_RUN = {  # how many blocks of a document are only looked at
     "README.md": 3,  # make demo and make test, installing, benchmarks
     "docs/assignment.md": 1,  # a benchmark
+    "docs/captioning.md": 2,  # photos, and real data
     "docs/data.md": 1,  # a download
     "docs/scaling.md": 3,  # a benchmark, eight GPUs, two machines
     "docs/tables.md": 2,  # two processes, a benchmark
