@@ -153,6 +153,17 @@ def test_bad_text_is_refused(name: str, content: bytes, said: str, tmp_path: Pat
     assert done.err.count("\n") == 1
 
 
+def test_a_refused_start_leaves_no_coding_behind(tmp_path: Path, run_command: Command) -> None:
+    write_digits(tmp_path)
+    path, whole = write_yaml(tmp_path), (tmp_path / "train.a").read_text()
+    (tmp_path / "train.a").write_text("1 2\n")
+    assert run_command("train", path, "--folder", tmp_path / "run").code == 2
+    (tmp_path / "train.a").write_text(whole)
+    for name in ("run", "fresh"):
+        assert run_command("train", path, "--folder", tmp_path / name).code == 0
+    assert (tmp_path / "run/source.json").read_bytes() == (tmp_path / "fresh/source.json").read_bytes()
+
+
 def test_other_peoples_folders_are_left_alone(tmp_path: Path, run_command: Command) -> None:
     write_digits(tmp_path)
     done = run_command("train", write_yaml(tmp_path), "--folder", tmp_path)

@@ -113,6 +113,7 @@ def _typed() -> Iterator[str]:
         try:
             yield input("> ")
         except EOFError:
+            print(file=sys.stderr)  # the shell's own prompt begins a line
             return
 
 

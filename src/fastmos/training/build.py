@@ -42,16 +42,17 @@ def check_files(config: Config, base: Path) -> None:
 
 
 def learn_codings(config: Config, base: Path, folder: RunFolder) -> None:
-    """Put the codings into the run folder, if they are not there yet."""
+    """Put the codings into the run folder. Until a state is saved nothing depends on them, so they are learnt anew."""
+    if folder.state.exists():
+        return
     train, choice = config.data.train, config.codings
-    if config.task == "translation" and not choice.joint and not folder.source.exists():
+    if config.task == "translation" and not choice.joint:
         learn_coding(choice.source, [data_path(train.source, base)], base).save(folder.source)
-    if not folder.target.exists():
-        names = [train.source, train.target] if choice.joint else [train.target]
-        coding = learn_coding(choice.target, [data_path(name, base) for name in names], base)
-        if choice.joint:
-            coding.save(folder.source)
-        coding.save(folder.target)
+    names = [train.source, train.target] if choice.joint else [train.target]
+    coding = learn_coding(choice.target, [data_path(name, base) for name in names], base)
+    if choice.joint:
+        coding.save(folder.source)
+    coding.save(folder.target)
 
 
 def learn_coding(choice: CodingChoice, files: Iterable[Path], base: Path) -> Coding:

@@ -1,6 +1,5 @@
 """The run folder: what lies where, its format version, and who may write in it."""
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -92,7 +91,7 @@ def _lock(handle: int, root: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise InputError(f"{root}: another process (not {os.getpid()}) trains in this folder; wait for it") from None
+        raise InputError(f"{root}: another process trains in this folder; wait for it") from None
     except OSError:  # a disk without locks
         return
 
