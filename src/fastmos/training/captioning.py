@@ -56,7 +56,7 @@ def prepare(config: Config, base: Path, folder: RunFolder) -> None:
         lines = all_lines(split_captions(config, split, base))
         with written_whole(_lines_file(config, split, base, folder)) as file:
             file.writelines(f"{line}\n" for line in lines)
-    if not folder.target.exists():
+    if not folder.state.exists():  # until then nothing depends on it
         text = _lines_file(config, "train", base, folder)
         learn_coding(config.codings.target, [text], base).save(folder.target)
 
