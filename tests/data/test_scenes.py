@@ -7,7 +7,18 @@ import numpy as np
 from PIL import ImageColor
 
 from fastmos.data.captions import read_captions
-from fastmos.data.scenes import COLOURS, OPPOSITES, STEPS, captions_of, draw_scene, is_true, make_scene, write_scenes
+from fastmos.data.scenes import (
+    COLOURS,
+    OPPOSITES,
+    STEPS,
+    Scene,
+    Thing,
+    captions_of,
+    draw_scene,
+    is_true,
+    make_scene,
+    write_scenes,
+)
 
 
 def test_what_is_drawn_is_what_is_said() -> None:
@@ -32,6 +43,16 @@ def test_what_is_drawn_is_what_is_said() -> None:
             assert OPPOSITES[scene.relation] in captions[1] and scene.relation in captions[0]
         assert all(is_true(line, scene) for line in captions) and not is_true("a drawing of a pink egg", scene)
     assert kinds == {1, 2, 3, *OPPOSITES}
+
+
+def test_what_is_true_of_a_scene() -> None:
+    scene = Scene(Thing("circle", "red"), 1, "above", Thing("square", "blue"))
+    for caption in ("the red disc is above the blue box", "the blue square is below the red circle"):
+        assert is_true(caption, scene)
+    for caption in ("the red disc is below the blue box", "a red disc", "a blue disc above a red box", ""):
+        assert not is_true(caption, scene)
+    assert is_true("two red boxes", Scene(Thing("square", "red"), 2))
+    assert not is_true("three red boxes", Scene(Thing("square", "red"), 2))
 
 
 def test_scenes_are_written_as_a_dataset_and_repeat(tmp_path: Path) -> None:

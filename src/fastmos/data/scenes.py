@@ -84,16 +84,19 @@ def captions_of(scene: Scene, choose: random.Random) -> list[str]:
 
 
 def is_true(caption: str, scene: Scene) -> bool:
-    """Is it one of the captions that the grammar has for the scene, whichever names the shapes go by?"""
+    """Is it a caption that the grammar has for the scene, seen from either thing, whatever names the shapes go by?"""
 
     def plain(line: str) -> str:
         return line.replace("disc", "circle").replace("box", "square").replace("squarees", "squares")
 
-    return plain(caption) in {plain(line) for line in captions_of(scene, random.Random(0))}
+    scenes = [scene]
+    if scene.other is not None:
+        scenes.append(Scene(scene.other, 1, OPPOSITES[scene.relation], scene.thing))
+    return plain(caption) in {plain(line) for one in scenes for line in captions_of(one, random.Random(0))}
 
 
 def draw_scene(scene: Scene, choose: random.Random) -> "Image":
-    """The scene, its shapes of random size and place, never overlapping."""
+    """The scene, its shapes of about one size, about in their places, so that a grid of colours tells them apart."""
     from PIL import Image, ImageDraw
 
     image = Image.new("RGB", (SIDE, SIDE), "white")
@@ -101,15 +104,15 @@ def draw_scene(scene: Scene, choose: random.Random) -> "Image":
     middle = SIDE // 2
     if scene.other is not None:
         across, down = STEPS[scene.relation]
-        shift = choose.randint(-12, 12)
+        shift = choose.randint(-3, 3)
         for thing, sign in ((scene.thing, 1), (scene.other, -1)):
             x = middle + sign * across * 30 + (shift if down else choose.randint(-3, 3))
             y = middle + sign * down * 30 + (shift if across else choose.randint(-3, 3))
-            _draw(canvas, thing, x, y, choose.randint(16, 25))
+            _draw(canvas, thing, x, y, choose.randint(21, 24))
     else:
         quarters = choose.sample([(x, y) for x in (34, 94) for y in (34, 94)], scene.count)
         for x, y in quarters:
-            _draw(canvas, scene.thing, x + choose.randint(-6, 6), y + choose.randint(-6, 6), choose.randint(14, 22))
+            _draw(canvas, scene.thing, x + choose.randint(-3, 3), y + choose.randint(-3, 3), choose.randint(19, 22))
     return image
 
 

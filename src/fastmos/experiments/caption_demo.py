@@ -17,7 +17,7 @@ class Size:
 
     train: int = 2000  # drawings, with five captions each
     held_out: int = 100  # for validation, and as many for the test
-    epochs: int = 12
+    epochs: int = 24
     width: int = 128
     mixtures: int = 3
     seed: int = 1
@@ -75,7 +75,7 @@ def demo(folder: Path, size: Size = Size()) -> None:  # noqa: B008 (frozen)
         print(f"{path}\t{caption}")
     write_sheet(folder / "sheet.html", [(path, [text]) for path, text in zip(paths, captions, strict=True)], "drawings")
     right = sum(is_true(caption, scene) for caption, scene in zip(captions, scenes, strict=True))
-    print(f"\n{right} of {NEW} new drawings are described as they are, to the word")
+    print(f"\n{right} of {NEW} new drawings are described as they are")
     count = sum(1 for _ in read_lines(data / "captions.txt"))
     print(f"learnt from {count:,} captions; {folder / 'sheet.html'} shows the new drawings. Draw one yourself:\n")
     print(f"    fastmos caption {run} drawing.png")
