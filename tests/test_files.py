@@ -77,3 +77,11 @@ def test_json_round_trip_and_damage(tmp_path: Path) -> None:
     file.write_text('{"a": 1,')
     with pytest.raises(InputError, match="not valid JSON"):
         read_json(file)
+
+
+@pytest.mark.parametrize("name", [".", ""])
+def test_no_file_is_written_over_a_folder(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="is a folder; give the name of a file"), written_whole(name):
+        pass
+    assert list(tmp_path.iterdir()) == []

@@ -65,6 +65,8 @@ def _unzipped(file: IO[bytes], magic: bytes) -> Iterator[IO[bytes]]:
 def written_whole(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
     """A file that appears under its name only when complete: written aside, flushed to disk, renamed."""
     path = Path(path)
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; give the name of a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
