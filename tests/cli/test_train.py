@@ -41,7 +41,8 @@ def run_command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[s
     def run(*words: object, stdin: bytes | None = b"") -> Done:
         """`stdin` is what is piped in; None: a terminal."""
         monkeypatch.setattr(sys, "argv", ["fastmos", *map(str, words)])
-        monkeypatch.setattr(sys, "stdin", Terminal() if stdin is None else io.TextIOWrapper(io.BytesIO(stdin)))
+        piped = io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin or b"")))
+        monkeypatch.setattr(sys, "stdin", Terminal() if stdin is None else piped)
         capsys.readouterr()
         code = 0
         try:
