@@ -1,5 +1,6 @@
 """`fastmos bench ...`: measure this machine; ratios within one run are what to compare."""
 
+import os
 from pathlib import Path
 from typing import Literal
 
@@ -41,6 +42,8 @@ def assignment(quick: bool = False, output: Path | None = None, dense_to: int | 
         output: Write the figures here as JSON.
         dense_to: Ask scipy up to this many words; 30,000 take it 10 minutes and 7 GB.
     """
+    # CPU seconds are compared: several threads of numpy's matrix products would be counted while they wait, too.
+    os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
     from fastmos.bench import assignment as bench
 
     bench.run(quick, output, dense_to)
