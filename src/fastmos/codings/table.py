@@ -69,18 +69,19 @@ class TableCoding(Coding):
         columns: int | None = None,
         table: str = "frequency",
         seed: int = 0,
+        unk_share: float = 0.0,
         text: Text | None = None,
     ) -> Self:
         """A static table over the `words` most frequent words that occur at least `min_count` times.
 
         Rows and columns are ceil(sqrt(words)) unless given. The number of frequent words is what `size` codes leave
         beside rows and columns, or `frequent`, or none. The table is filled row by row from the most frequent word
-        down (`frequency`), or at random by `seed` (`random`).
+        down (`frequency`), or at random by `seed` (`random`). `unk_share` is that of `WordCoding.learn`.
         """
         text = text or Text()
         if table not in TABLES:
             raise InputError(f"table is '{table}'; it must be one of {', '.join(TABLES)}")
-        known = vocabulary(lines, text, words, min_count)
+        known = vocabulary(lines, text, words, min_count, unk_share)
         frequent, rows, columns = table_sizes(words or len(known), size, frequent, rows, columns)
         if len(known) <= frequent:
             raise InputError(

@@ -24,11 +24,21 @@ class WordCoding(Coding):
 
     @classmethod
     def learn(
-        cls, lines: Iterable[str], *, size: int | None = None, min_count: int = 1, text: Text | None = None
+        cls,
+        lines: Iterable[str],
+        *,
+        size: int | None = None,
+        min_count: int = 1,
+        unk_share: float = 0.0,
+        text: Text | None = None,
     ) -> Self:
-        """The `size` most frequent words (ties by string), or all, that occur at least `min_count` times."""
+        """The `size` most frequent words (ties by string), or all, that occur at least `min_count` times.
+
+        A vocabulary of all words never meets unk in its own text: so `unk_share` leaves out that share of the words
+        that occur once.
+        """
         text = text or Text()
-        return cls(vocabulary(lines, text, size, min_count), text)
+        return cls(vocabulary(lines, text, size, min_count, unk_share), text)
 
     def __len__(self) -> int:
         return len(SPECIALS) + len(self.words)
@@ -47,12 +57,20 @@ class WordCoding(Coding):
         return cls(field(value, "words", str), Text.from_json(value.get("text")))
 
 
-def vocabulary(lines: Iterable[str], text: Text, size: int | None, min_count: int) -> list[str]:
+def vocabulary(
+    lines: Iterable[str], text: Text, size: int | None, min_count: int, unk_share: float = 0.0
+) -> list[str]:
     """At most `size` words that occur at least `min_count` times, the most frequent first."""
+    if not 0 <= unk_share < 1:
+        raise InputError(f"the share {unk_share} of words that become unk must be at least 0 and below 1")
     if (size is not None and size < 1) or min_count < 1:
         raise InputError(f"size {size} and minimum count {min_count} must be at least 1")
     counts = text.count_words(lines)
     counts.pop(UNK_TEXT, None)
+    once = sorted(word for word in counts if counts[word] == 1)
+    for place, word in enumerate(once):  # evenly over the alphabet
+        if int((place + 1) * unk_share) > int(place * unk_share):
+            del counts[word]
     words = [word for word in by_count(counts)[:size] if counts[word] >= min_count]
     if not words:
         raise InputError(f"no word of the text occurs {min_count} times; ask for a lower minimum count")

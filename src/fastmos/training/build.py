@@ -62,10 +62,12 @@ def learn_coding(choice: CodingChoice, files: Iterable[Path], base: Path) -> Cod
     lines = chain.from_iterable(read_lines(file) for file in files)
     text = Text("moses" if choice.language else "none", choice.language or None, choice.lowercase)
     if choice.kind == "words":
-        return WordCoding.learn(lines, size=choice.codes, text=text)
+        return WordCoding.learn(lines, size=choice.codes, unk_share=choice.unk_share, text=text)
     if choice.kind == "bpe":
         return BPECoding.learn(lines, size=choice.codes, text=text)
-    return TableCoding.learn(lines, size=choice.codes, words=choice.words, text=text)
+    return TableCoding.learn(
+        lines, size=choice.codes, words=choice.words, table=choice.fill, unk_share=choice.unk_share, text=text
+    )
 
 
 def load_codings(folder: RunFolder) -> tuple[Coding | None, Coding]:

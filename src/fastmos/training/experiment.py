@@ -35,24 +35,29 @@ def train(config: Config, base: Path, root: Path) -> None:
     try:
         with folder.lock() if world.first else nullcontext():
             if world.first:
-                folder.begin(config, base.resolve())
-                if config.task == "captioning":
-                    prepare(config, base, folder)
-                else:
-                    learn_codings(config, base, folder)
+                begin(config, base, folder)
             world.wait()
             _train(config, base, folder, world)
     finally:
         leave_world(world)
 
 
+def begin(config: Config, base: Path, folder: RunFolder) -> None:
+    """Make the run folder and its codings."""
+    folder.begin(config, base.resolve())
+    if config.task == "captioning":
+        prepare(config, base, folder)
+    else:
+        learn_codings(config, base, folder)
+
+
 def _train(config: Config, base: Path, folder: RunFolder, world: World) -> None:
     source, target = load_codings(folder)
     if world.first:  # the others find the text in the cache
-        pair = _encode(config, "train", source, target, base, folder)
+        pair = encode_split(config, "train", source, target, base, folder)
     world.wait()
-    pair = _encode(config, "train", source, target, base, folder)
-    valid = _encode(config, "valid", source, target, base, folder)
+    pair = encode_split(config, "train", source, target, base, folder)
+    valid = encode_split(config, "valid", source, target, base, folder)
     batches = training_batches(config, pair, world.rank, world.size)
     model = build_model(config, source, target, pair.pictures.features.width if pair.pictures else 0)
     if isinstance(model.body, Captioner) and pair.pictures is not None:
@@ -80,7 +85,10 @@ def _train(config: Config, base: Path, folder: RunFolder, world: World) -> None:
         journal.close()
 
 
-def _encode(config: Config, split: Split, source: Coding | None, target: Coding, base: Path, folder: RunFolder) -> Pair:
+def encode_split(
+    config: Config, split: Split, source: Coding | None, target: Coding, base: Path, folder: RunFolder
+) -> Pair:
+    """A split in codes, with pictures if it is captions."""
     if config.task == "captioning":
         return encode_captions(config, split, target, base, folder)
     return encode(config, getattr(config.data, split), source, target, base, folder)

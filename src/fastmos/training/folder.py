@@ -16,6 +16,10 @@ PATHS = {f"data.{split}.{side}" for split in ("train", "valid", "test") for side
 PATHS.add("data.features")
 
 
+class BusyError(InputError):
+    """Another process trains in the folder."""
+
+
 class RunFolder:
     """Names of everything in a run folder.
 
@@ -91,7 +95,7 @@ def _lock(handle: int, root: Path) -> None:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise InputError(f"{root}: another process trains in this folder; wait for it") from None
+        raise BusyError(f"{root}: another process trains in this folder; wait for it") from None
     except OSError:  # a disk without locks
         return
 

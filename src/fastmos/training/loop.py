@@ -153,13 +153,15 @@ class Trainer:
         if self.state.step % self.config.training.log_every:
             return
         (total,) = self.world.sum([float(self.recent.loss)])
+        seconds = time.monotonic() - self.recent.start
         record = {
             "step": self.state.step,
             "epoch": self.state.epoch,
             "loss": total / max(self.recent.tokens, 1.0),
             "gradient": norm,
             "rate": rate,
-            "tokens_per_second": self.recent.tokens / (time.monotonic() - self.recent.start),
+            "tokens_per_second": self.recent.tokens / seconds,
+            "seconds": round(seconds, 2),
             "skipped": self.state.skipped,
         }
         self.journal.progress(record)

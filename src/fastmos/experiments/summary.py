@@ -1,0 +1,226 @@
+"""Results to tables: our figures beside the paper's. The command line and the report show what this finds."""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from fastmos.experiments.plans import Plan, Row, group_id, plan
+from fastmos.experiments.scales import SCALES, Scale
+from fastmos.experiments.suites import OOV_ROWS, PAPER_WORDS, SUITES, Suite
+from fastmos.metrics.significance import bootstrap_bleu, bootstrap_mean
+from fastmos.training.config import parse_config
+
+Record = Mapping[str, Any]
+SHOWN_ROWS, SHOWN_WORDS = 10, 8  # of a learnt table
+SCORES: dict[str, tuple[str, float]] = {  # column -> key of a run's scores, and a factor
+    "BLEU": ("bleu", 1.0),
+    "chrF": ("chrf", 1.0),
+    "nats per word": ("nats_per_word", 1.0),
+    "BLEU-4": ("bleu_4", 100.0),
+    "METEOR": ("meteor", 100.0),
+    "CIDEr": ("cider", 100.0),
+}
+COSTS = {  # column -> place in a row of costs
+    "MB, plain": ("plain", "megabytes"),
+    "MB, fused": ("fused", "megabytes"),
+    "ms, plain": ("plain", "ms"),
+    "ms, fused": ("fused", "ms"),
+}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A figure of ours: over seeds where there are several."""
+
+    mean: float | None = None
+    spread: float | None = None  # sample standard deviation, or for times half the distance of the quartiles
+    count: int = 1  # seeds
+    p: float | None = None  # of no difference from the baseline, by paired bootstrap
+    text: str | None = None  # instead of a number
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a table."""
+
+    name: str
+    ours: dict[str, Cell] = field(default_factory=dict)  # by column
+    paper: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SuiteTable:
+    """A table of the paper, reproduced at a scale."""
+
+    suite: str
+    title: str
+    scale: str
+    columns: list[str]
+    lines: list[Line]
+    differs: str  # from the paper's set-up, in one line
+    missing: list[str]
+
+
+def suite_tables(results: Sequence[Record]) -> list[SuiteTable]:
+    """The tables of which there are results."""
+    tables = []
+    for scale in SCALES.values():
+        records = [record for record in results if record.get("scale") == scale.name]
+        for suite in SUITES.values() if records else ():
+            table = summarise(suite, scale, records)
+            if any(line.ours.keys() - {"size"} for line in table.lines):
+                tables.append(table)
+    return tables
+
+
+def summarise(suite: Suite, scale: Scale, results: Sequence[Record], seeds: int | None = None) -> SuiteTable:
+    """One suite at one scale, from all results of that scale; `seeds` says how many runs a row should have."""
+    found = _Found(results)
+    rows = [(row, plan(row, scale)) for row in suite.rows_at(scale)]
+    lines, missing = LINES.get(suite.name, _lines)(suite, scale, rows, found)
+    wanted = seeds or scale.seeds.get(suite.name, scale.usual_seeds)
+    if suite.name != "words":
+        for row, one in rows:
+            have = len(found.runs(one))
+            if have < wanted:
+                missing.append(f"{row.name}: {have} of {wanted} seeds")
+    differs = "; ".join(filter(None, [scale.differs, suite.about]))
+    columns = list(suite.columns.get(scale.task, ()))
+    return SuiteTable(suite.name, suite.title, scale.name, columns, lines, differs, missing)
+
+
+class _Found:
+    """Results, by what they are of."""
+
+    def __init__(self, results: Sequence[Record]) -> None:
+        self.groups: dict[str, list[Record]] = {}
+        self.others = {str(record["kind"]): record for record in results if record["kind"] in ("cost", "rank")}
+        self.tables = {str(record["id"]): record for record in results if record["kind"] == "table"}
+        for record in results:
+            if record["kind"] == "run":
+                self.groups.setdefault(group_id(parse_config(record["config"], "a result")), []).append(record)
+
+    def runs(self, one: Plan) -> list[Record]:
+        """The runs of a plan, by seed."""
+        return sorted(self.groups.get(one.group, []), key=_seed)
+
+    def measured(self, kind: str, name: str) -> Record | None:
+        """The row of that name in what was measured for all rows at once."""
+        rows = self.others.get(kind, {}).get("rows", [])
+        return next((row for row in rows if row["name"] == name), None)
+
+
+def _seed(record: Record) -> int:
+    return int(record["config"]["training"]["seed"])
+
+
+Found = tuple[list[Line], list[str]]
+Rows = Sequence[tuple[Row, Plan]]
+
+
+def _lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
+    """Scores, and costs where the suite has them."""
+    lines, missing = [], []
+    columns = suite.columns[scale.task]
+    baseline = found.runs(rows[0][1]) if rows else []
+    for row, one in rows:
+        ours: dict[str, Cell] = {}
+        runs = found.runs(one)
+        for column in columns:
+            if column == "size" and runs:
+                ours[column] = Cell(text=f"{row.mixtures} x {runs[0]['codes']:,}")
+            elif column in SCORES and runs:
+                ours[column] = _score(column, suite.split, runs, [] if runs == baseline else baseline)
+            elif column == "in use" and runs:
+                ours[column] = _mean([run["curve"][-1].get("mixtures_in_use") or 1.0 for run in runs])
+            elif column in COSTS and (cost := found.measured("cost", one.name)):
+                way, what = COSTS[column]
+                ours[column] = Cell(cost[way][what], cost[way].get("ms_spread") if what == "ms" else None)
+        paper = row.translation if scale.task == "translation" else row.captioning
+        lines.append(Line(row.name, ours, dict(paper)))
+    if set(columns) & COSTS.keys() and "cost" not in found.others:
+        missing.append("time and memory (cost)")
+    return lines, missing
+
+
+def _score(column: str, split: str, runs: Sequence[Record], baseline: Sequence[Record]) -> Cell:
+    key, factor = SCORES[column]
+    values = [run["scores"][split].get(key) for run in runs]
+    p = _difference(column, split, runs, baseline) if baseline and column in ("BLEU", "CIDEr") else None
+    return _mean([factor * value for value in values if value is not None], p)
+
+
+def _mean(values: Sequence[float], p: float | None = None) -> Cell:
+    if not values:
+        return Cell(None, None, 0)
+    spread = statistics.stdev(values) if len(values) > 1 else None
+    return Cell(statistics.fmean(values), spread, len(values), p)
+
+
+def _difference(column: str, split: str, runs: Sequence[Record], baseline: Sequence[Record]) -> float | None:
+    """Significance over the seeds that both have: a line counts with what it is in all of them."""
+    theirs = {_seed(run): run for run in baseline}
+    pairs = [(theirs[_seed(run)], run) for run in runs if _seed(run) in theirs]
+    if not pairs or not all(one.get("statistics", {}).get(split) for pair in pairs for one in pair):
+        return None
+    before, after = (np.sum([pair[side]["statistics"][split] for pair in pairs], 0, dtype=float) for side in (0, 1))
+    if before.shape != after.shape:
+        return None
+    return bootstrap_bleu(before, after) if column == "BLEU" else bootstrap_mean(before, after)
+
+
+def _oov_lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
+    best = {}
+    for row, one in rows:
+        if runs := found.runs(one):
+            best[row.coding] = max(runs, key=lambda run: run["scores"]["valid"]["bleu"])
+    lines = []
+    for name, (coding, replaced, paper) in OOV_ROWS.items():
+        ours: dict[str, Cell] = {}
+        if coding in best:
+            scores = best[coding]["scores"]
+            judged = scores.get("valid_without_oov", {}) if replaced else scores["valid"]
+            if "bleu" in judged:
+                ours["BLEU"] = Cell(judged["bleu"])
+            if coding == "bpe" and "valid_without_oov" in scores:
+                ours["OOV words"] = Cell(0 if replaced else scores["valid_without_oov"]["replaced_words"])
+        lines.append(Line(name, ours, {"BLEU": paper}))
+    return lines, []
+
+
+def _word_lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
+    lines = [Line(f"paper, {name}", {}, {"words": words}) for name, words in PAPER_WORDS.items()]
+    missing = []
+    for _, one in rows:
+        table = found.tables.get(one.table.id) if one.table else None
+        if table is None:
+            missing.append("the learnt table")
+            continue
+        shown = [(number, [word for word in words if word]) for number, words in enumerate(table["table"])]
+        full = [item for item in shown if len(item[1]) >= SHOWN_WORDS] or shown
+        step = max(1, math.ceil(len(full) / SHOWN_ROWS))
+        lines += [
+            Line(f"row {number}", {"words": Cell(text=" ".join(words[:SHOWN_WORDS]))}) for number, words in full[::step]
+        ]
+    return lines, missing
+
+
+def _rank_lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
+    lines, _ = _lines(suite, scale, rows, found)
+    with_ranks = []
+    for line, (_, one) in zip(lines, rows, strict=True):
+        measured = found.measured("rank", one.name) or {}
+        ranks = {name: Cell(float(measured[name])) for name in ("rank", "bound", "parameters") if name in measured}
+        with_ranks.append(Line(line.name, {**ranks, **line.ours}, line.paper))
+    return with_ranks, [] if "rank" in found.others else ["ranks (rank)"]
+
+
+LINES: dict[str, Callable[[Suite, Scale, Rows, _Found], Found]] = {
+    "oov": _oov_lines,
+    "words": _word_lines,
+    "rank": _rank_lines,
+}
