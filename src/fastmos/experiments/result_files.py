@@ -1,0 +1,98 @@
+"""Results on disk, read back: JSON files of runs and measurements, each with what made it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastmos.errors import InputError
+from fastmos.files import read_json
+
+FORMAT = 1
+KINDS = {"run": "run", "table": "learnt table", "cost": "time and memory", "rank": "rank"}  # and what they are called
+# What the parts of a result are, if it has them.
+TYPES: dict[str, type] = {
+    "name": str,
+    "scale": str,
+    "provenance": dict,
+    "config": dict,
+    "curve": list,
+    "scores": dict,
+    "outputs": dict,
+    "inside": dict,
+    "table": list,
+    "rows": list,
+}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One file of results; any part of it may be missing."""
+
+    anchor: str  # names it within a page
+    file: str
+    data: Mapping[str, Any]
+
+    @property
+    def kind(self) -> str:
+        return str(self.data["kind"])
+
+    @property
+    def scale(self) -> str:
+        return str(self.data.get("scale") or "no scale")
+
+    @property
+    def name(self) -> str:
+        return str(self.data.get("name") or KINDS[self.kind])
+
+    @property
+    def about(self) -> Mapping[str, Any]:
+        """Who made it: command, date, machine, commit, seed."""
+        return self.part("provenance")
+
+    def part(self, key: str) -> Mapping[str, Any]:
+        """A part that has parts itself; empty if it is missing."""
+        return self.data.get(key) or {}
+
+    def rows(self, key: str = "rows") -> list[Mapping[str, Any]]:
+        """A list of rows; empty if it is missing."""
+        return self.data.get(key) or []
+
+
+def read_results(paths: Sequence[Path]) -> tuple[list[Result], list[str]]:
+    """The results of files and folders, and sentences about files of folders that hold none.
+
+    A file that is asked for by name and holds no result is an error.
+    """
+    found: dict[Path, Any] = {}
+    left_out = []
+    for path in paths:
+        if not path.is_dir():
+            found[path] = _checked(path)
+            continue
+        for file in sorted(path.rglob("*.json")):
+            try:
+                found[file] = _checked(file)
+            except InputError as error:
+                left_out.append(str(error))
+    if not found:
+        raise InputError(f"{', '.join(map(str, paths)) or 'nothing'}: no results there; fastmos reproduce writes them")
+    data = sorted(found.items(), key=lambda item: (item[1].get("scale") or "", item[1]["kind"], item[0].as_posix()))
+    return [Result(f"r{number}", path.name, value) for number, (path, value) in enumerate(data, 1)], left_out
+
+
+def _checked(path: Path) -> dict[str, Any]:
+    value = read_json(path)
+    if not isinstance(value, dict) or "format" not in value or "kind" not in value:
+        raise InputError(f"{path}: not a result (it has no format and kind); fastmos reproduce writes results")
+    if value["format"] != FORMAT or str(value["kind"]) not in KINDS:
+        what = f"a result of format {value['format']} and kind {value['kind']}"
+        raise InputError(f"{path}: {what}, but this fastmos reads format {FORMAT} and kinds {', '.join(KINDS)}")
+    for key, kind in TYPES.items():
+        part = value.get(key)
+        if part is not None and not isinstance(part, kind):
+            raise InputError(f"{path}: its part '{key}' is no {kind.__name__}; was it changed by hand?")
+    for key, kind in {"curve": dict, "rows": dict, "table": list}.items():
+        if not all(isinstance(row, kind) for row in value.get(key) or []):
+            raise InputError(f"{path}: its part '{key}' is no list of {kind.__name__}s; was it changed by hand?")
+    return value
