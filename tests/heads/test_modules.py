@@ -84,12 +84,14 @@ def test_loss_is_that_of_the_log_probabilities(
 
 
 @KINDS
-def test_chunks_of_log_probabilities_make_no_difference(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    head, hidden = build_head(kind, 6, 11, 3), torch.randn(7, 6)
+@pytest.mark.parametrize("codes", [11, 16, 1024])  # rows of the result that lie apart, close together, and apart again
+def test_chunks_of_log_probabilities_make_no_difference(kind: str, codes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    head, hidden = build_head(kind, 6, codes, 3), torch.randn(7, 6)
+    expected = equation(head, hidden).log()
     with torch.no_grad():
-        whole = head(hidden)
-        monkeypatch.setitem(fused.BUFFER_BYTES, "cpu", 1000)
-        torch.testing.assert_close(head(hidden), whole)
+        for budget in (2**25, 100 * codes, 1):
+            monkeypatch.setitem(fused.BUFFER_BYTES, "cpu", budget)
+            torch.testing.assert_close(head(hidden.view(7, 1, 6)).view(7, codes), expected)
 
 
 @KINDS

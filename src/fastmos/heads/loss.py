@@ -125,23 +125,23 @@ def log_probabilities(parts: Parts, hidden: Tensor, mixtures: int, weight: Tenso
         return log_mixture(*parts(hidden), weight, bias)
     rows = hidden.reshape(-1, hidden.shape[-1])  # [N, D]
     codes, exact = len(weight), torch.float64 if hidden.dtype == torch.float64 else torch.float32
-    result = hidden.new_empty(len(rows), codes, dtype=exact)
-    tokens = min(len(rows), chunk_tokens(weight, mixtures, 1))
-    buffer = hidden.new_empty(tokens * mixtures, row_stride(codes), dtype=exact)
+    stride, tokens = row_stride(codes), min(len(rows), chunk_tokens(weight, mixtures, 1))
+    result = hidden.new_empty(len(rows), stride, dtype=exact)  # what is given is a view of it, without the rows' ends
+    buffer = hidden.new_empty(tokens * mixtures, stride, dtype=exact) if mixtures > 1 else result
     for here in slices(len(rows), tokens):
         contexts, log_prior = parts(rows[here])
-        joint = buffer[: log_prior.numel()]
+        joint = buffer[: log_prior.numel()] if mixtures > 1 else result[here]  # one softmax is made where it belongs
         _linear(contexts.flatten(0, 1), weight, bias, joint[:, :codes])
         joint[:, codes:] = -torch.inf
-        joint = torch.log_softmax(joint, 1, out=joint if joint.is_cpu else None)
-        joint = joint.view(-1, mixtures, joint.shape[1]).add_(log_prior.to(exact)[..., None])  # [n, K, stride]
-        if mixtures == 1:
-            result[here] = joint[:, 0, :codes]
+        normal = torch.log_softmax(joint, 1, out=joint if joint.is_cpu else None)
+        if mixtures == 1:  # its log-prior is 0
+            if normal is not joint:
+                joint.copy_(normal)
             continue
-        best = joint.amax(1, keepdim=True).clamp(min=-1e30)  # a code of bias -inf keeps its log-probability of -inf
-        mixed = joint.sub_(best).exp_().sum(1).log_().add_(best[:, 0])
-        result[here] = mixed[:, :codes]
-    return result.view(*hidden.shape[:-1], codes)
+        normal = normal.view(-1, mixtures, stride).add_(log_prior.to(exact)[..., None])  # [n, K, stride]
+        best = normal.amax(1, keepdim=True).clamp(min=-1e30)  # a code of bias -inf keeps its log-probability of -inf
+        result[here] = normal.sub_(best).exp_().sum(1).log_().add_(best[:, 0])
+    return result[:, :codes].view(*hidden.shape[:-1], codes)
 
 
 def _linear(contexts: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> None:
