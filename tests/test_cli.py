@@ -17,9 +17,10 @@ def fastmos(*words: str) -> subprocess.CompletedProcess[str]:
         (["codes", "lern"], "no command 'codes lern'; did you mean 'codes learn'?"),
         (["docter"], "no command 'docter'; did you mean 'doctor'?"),
         (["qqq"], "no command 'qqq'; see fastmos --help"),
+        (["codes", "show", "x", "--roows", "3"], "no option '--roows'; did you mean '--rows'?"),
     ],
 )
-def test_unknown_command_names_the_nearest(words: list[str], said: str) -> None:
+def test_an_unknown_command_or_option_names_the_nearest(words: list[str], said: str) -> None:
     done = fastmos(*words)
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"fastmos: {said}\n")
 

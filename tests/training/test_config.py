@@ -10,8 +10,6 @@ from fastmos.training.config import (
     Config,
     check,
     data_path,
-    options,
-    override,
     parse_config,
     read_config,
     write_config,
@@ -70,48 +68,6 @@ def test_missing_and_odd_files_get_a_sentence(tmp_path: Path) -> None:
     for name in ("none.yaml", "", "binary"):
         with pytest.raises(InputError, match="YAML"):
             read_config(tmp_path / name)
-
-
-def test_overrides_come_on_top() -> None:
-    words = [
-        "--model.layers",
-        "2",
-        "--training.betas",
-        "0.5",
-        "0.6",
-        "--head.tied",
-        "--model.input-feeding",
-        "--data.train.source=x",
-    ]
-    config = override(translation(model={"width": 64}), words)
-    expected = {"model.layers": 2, "model.width": 64, "training.betas": [0.5, 0.6], "head.tied": True}
-    assert {name: options(config)[name] for name in expected} == expected
-    assert config.model.input_feeding
-    assert config.data.train.source == "x"
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ("--model.layer 2", "no option '--model.layer'; did you mean '--model.layers'?"),
-        ("--layers 2", "no option '--layers'; did you mean '--model.layers'?"),
-        ("--model.layers two", "error parsing --model.layers: invalid literal for int"),
-        ("--model.layers 0", "--model.layers: input should be greater than or equal to 1, not 0"),
-        ("--model.layers", "missing value for argument '--model.layers'"),
-        (
-            "--model.kind gru",
-            "invalid choice 'gru' for argument '--model.kind'. Expected one of ('lstm', ",
-        ),
-        ("--training.rate -1", "--training.rate: input should be greater than 0, not -1.0"),
-        ("stray", "unrecognized options: stray"),
-    ],
-)
-def test_bad_overrides_get_a_sentence(words: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InputError) as caught:
-        override(Config(), words.split())
-    assert str(caught.value).startswith(said)
-    assert "\n" not in str(caught.value)
-    assert capsys.readouterr() == ("", "")
 
 
 @pytest.mark.parametrize(

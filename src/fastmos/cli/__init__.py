@@ -10,9 +10,8 @@ import os
 import sys
 from collections.abc import Callable
 
-import tyro
-
 from fastmos import __version__
+from fastmos.cli.parsing import bind
 from fastmos.errors import InputError
 
 # Command -> (its module, its function, what it does).
@@ -37,6 +36,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "codes apply": ("codes", "apply", "text to codes, as a filter"),
     "codes undo": ("codes", "undo", "codes to text, as a filter"),
     "codes show": ("codes", "show", "look into a coding"),
+    "reproduce": ("reproduce", "reproduce", "train and measure for a table of the paper, and print ours beside it"),
+    "report": ("report", "report", "results as one page: tables beside the paper's, figures, words, outputs"),
     "data sample": ("data", "sample", "write the embedded German-English sample"),
     "data list": ("data", "list_corpora", "list the corpora of the paper"),
     "data get": ("data", "get", "download and prepare a corpus of the paper"),
@@ -95,4 +96,4 @@ def _run(command: Callable[..., None], name: str, arguments: list[str]) -> None:
     if list(command.__annotations__) == ["arguments", "return"]:
         command(arguments)
     else:
-        tyro.cli(command, prog=f"fastmos {name}", args=arguments)
+        bind(command, name, arguments)()

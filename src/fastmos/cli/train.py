@@ -27,7 +27,8 @@ Train as the YAML file says, in the folder RUN (runs/ and the file's name). An i
 
 def train(arguments: list[str]) -> None:
     """Train as a YAML file says; options on the command line come on top of it."""
-    from fastmos.training.config import Config, override, read_config
+    from fastmos.cli.parsing import override
+    from fastmos.training.config import Config, read_config
 
     words = list(arguments)
     name = words.pop(0) if words and not words[0].startswith("-") else ""

@@ -1,11 +1,8 @@
-"""One experiment, one YAML file: its sections as frozen models, overrides from the command line, contradictions.
+"""One experiment, one YAML file: its sections as frozen models, and how they may contradict each other.
 
 This module needs no torch, so that help and refusals are quick.
 """
 
-import contextlib
-import difflib
-import io
 import os
 import re
 from collections.abc import Iterator, Mapping
@@ -14,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from fastmos.errors import InputError
+from fastmos.errors import InputError, did_you_mean, lower_first
 
 Count = Annotated[int, Field(ge=1)]
 Amount = Annotated[int, Field(ge=0)]
@@ -176,8 +173,10 @@ def parse_config(value: Mapping[str, Any], name: str) -> Config:
         first = error.errors()[0]
     key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "extra_forbidden":
-        raise InputError(f"{name}: no key '{key}'{_nearest(key)}") from None
-    raise InputError(f"{name}: {key}: {_lower(first['msg'])}, not {first['input']!r}") from None
+        known = [*options(Config()), *Config.model_fields]
+        near = did_you_mean(key, known, "fastmos train --help lists the keys")
+        raise InputError(f"{name}: no key '{key}'{near}") from None
+    raise InputError(f"{name}: {key}: {lower_first(first['msg'])}, not {first['input']!r}") from None
 
 
 def write_config(config: Config) -> str:
@@ -185,53 +184,6 @@ def write_config(config: Config) -> str:
     import yaml
 
     return str(yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False, allow_unicode=True))
-
-
-def override(config: Config, arguments: list[str]) -> Config:
-    """The config with values from the command line, as in `--model.layers 2`, on top."""
-    import tyro
-
-    if {"-h", "--help"} & set(arguments):
-        tyro.cli(Config, default=config, args=["--help"], prog="fastmos train CONFIG.yaml [--folder RUN]")
-    names = {name.replace("_", "-") for name in options(config)}
-    for word in arguments:
-        name = word[2:].split("=")[0].replace("_", "-")
-        if word.startswith("--") and name not in names and name.replace(".no-", ".") not in names:
-            raise InputError(f"no option '{word}'{_nearest(name, '--')}")
-    said = io.StringIO()
-    try:
-        with contextlib.redirect_stderr(said):
-            return tyro.cli(Config, default=config, args=arguments, prog="fastmos train")
-    except SystemExit:
-        raise InputError(_one_sentence(said.getvalue())) from None
-
-
-def _one_sentence(box: str) -> str:
-    """What tyro says in its box, without the box and the help under it."""
-    lines = [line.strip("│| ") for line in box.splitlines()[1:-1]]
-    text = "\n".join(line if line.strip("─-") else "<rule>" for line in lines)
-    said = " ".join(next(part for part in text.split("<rule>") if part.strip()).split())
-    bad = re.match(
-        r"Error parsing (\S+): \d+ validation errors? for \S+ (\S+) (.*?) \[type=.*?input_value=(.*?),", said
-    )
-    if bad:
-        return f"--{bad[1]}.{bad[2]}: {_lower(bad[3])}, not {bad[4]}"
-    return _lower(said.rstrip(".")) + "; fastmos train --help lists the options"
-
-
-def _lower(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]
-
-
-def _nearest(key: str, prefix: str = "") -> str:
-    """`; did you mean ...?`, by the whole key or by its last part alone."""
-    keys = [name.replace("_", "-") if prefix else name for name in options(Config())]
-    sections = [name for name, field in Config.model_fields.items() if not prefix and field.default is not None]
-    near = difflib.get_close_matches(key, [*keys, *sections], n=1, cutoff=0.7)
-    if not near:
-        tails = {name.rsplit(".", 1)[-1]: name for name in reversed(keys)}
-        near = [tails[tail] for tail in difflib.get_close_matches(key.rsplit(".", 1)[-1], list(tails), n=1)]
-    return f"; did you mean '{prefix}{near[0]}'?" if near else "; fastmos train --help lists the keys"
 
 
 def options(config: Config) -> dict[str, Any]:
