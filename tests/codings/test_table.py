@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fastmos.codings import EOS, UNK, UNK_TEXT, TableCoding
-from fastmos.codings.table import table_sizes
+from fastmos.codings.table import TABLES, table_sizes
 from fastmos.errors import InputError
 
 
@@ -37,7 +37,7 @@ def test_sizes(given: tuple[Any, ...], sizes: tuple[int, int, int]) -> None:
     assert table_sizes(*given) == sizes
 
 
-@given(words=st.integers(2, 40), frequent=st.integers(0, 20), table=st.sampled_from(["frequency", "random"]))
+@given(words=st.integers(2, 40), frequent=st.integers(0, 20), table=st.sampled_from(TABLES))
 def test_each_word_has_one_place(words: int, frequent: int, table: str) -> None:
     frequent = min(frequent, words - 1)
     coding = TableCoding.learn(lines_of(words), frequent=frequent, table=table)
@@ -126,7 +126,7 @@ IMPOSSIBLE = [
     ("small table", {"rows": 2, "columns": 3}, "9 words do not fit into 2 x 3 cells"),
     ("few codes", {"size": 5}, "5 codes are too few for 3 rows and 3 columns; ask for at least 6"),
     ("sizes disagree", {"size": 8, "frequent": 3}, "3 frequent words and a 3 x 3 table make 9 codes, not 8"),
-    ("filling", {"table": "learned"}, "table is 'learned'; it must be one of frequency, random"),
+    ("filling", {"table": "learned"}, "table is 'learned'; it must be one of frequency, diagonal, random"),
     ("negative", {"frequent": -1}, "-1 frequent words"),
     ("no rows", {"rows": 0, "columns": 3}, "0 rows"),
     ("no words", {"words": 0}, "size 0 and minimum count 1 must be at least 1"),
@@ -152,3 +152,11 @@ def test_impossible_table(choice: dict[str, Any], said: str) -> None:
 def test_table_that_is_no_bijection(cells: Any, said: str) -> None:
     with pytest.raises(InputError, match=said):
         TableCoding(["a"], ["b", "c", "d"], cells, 2, 2)
+
+
+def test_a_diagonal_table_spreads_frequent_words_over_rows_and_columns() -> None:
+    coding = TableCoding.learn(lines_of(50), table="diagonal", rows=7, columns=9)
+    row, column = np.divmod(coding.cells, coding.columns)
+    for band in range(50 // 7):  # of words about as frequent as each other
+        here = slice(7 * band, 7 * (band + 1))
+        assert sorted(row[here]) == list(range(7)) and len(set(column[here])) == 7

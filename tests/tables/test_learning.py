@@ -87,7 +87,7 @@ def _purity(coding: TableCoding) -> float:
     return sum(max(row.count(c) for c in CLASSES) for row in rows) / len(coding.table_words)
 
 
-@pytest.mark.parametrize("start", ["neighbours", "frequency", "random", "file"])
+@pytest.mark.parametrize("start", ["neighbours", "diagonal", "frequency", "random", "file"])
 def test_a_seed_gives_one_table_and_the_best_is_kept(start: str, tmp_path: Path) -> None:
     write_texts(tmp_path)
     options: dict[str, Any] = {"start": start}
@@ -297,7 +297,7 @@ def missing_text(folder: Path) -> None:
         (table_of_another_text, "only 1 of the table's 4 words occur"),
         (sides_beside_a_table, "settles frequent already"),
         (start_of_another_kind, "kind words is no table"),
-        (unknown_start, "none of neighbours, frequency, random"),
+        (unknown_start, "none of neighbours, diagonal, frequency, random"),
         (too_small_a_table, "do not fit into 2 x 2 cells"),
         (other_options, "was begun with frequent 3, not 4"),
         (other_setting, "was begun with width 4, not 5"),

@@ -22,7 +22,7 @@ from fastmos.tables.assignment import Method
 from fastmos.training.checkpoints import read_tensors
 
 METHODS: tuple[Method, Method] = ("half", "exact")
-TABLES = ("random", "frequency", "neighbours", "learnt, half", "learnt, exact")
+TABLES = ("random", "frequency", "diagonal", "neighbours", "learnt, half", "learnt, exact")
 QUICK = Learning(rounds=1, first_epochs=1, width=32, batch_tokens=500)
 QUICK_LINES = 200
 
@@ -68,11 +68,12 @@ def run(
     sizes: Sizes | None = None,
     start: str = "neighbours",
     seeds: int = 3,
-    epochs: int = 6,
+    rounds: int = Learning.rounds,
+    epochs: int = 3,
     folder: Path | None = None,
 ) -> None:
     """Learn, judge and print; the figures go to `output` as JSON. Without text the embedded sample is taken."""
-    learning, sizes = QUICK if quick else Learning(), sizes or Sizes()
+    learning, sizes = QUICK if quick else Learning(rounds=rounds), sizes or Sizes()
     if quick:
         seeds, epochs = 1, 1
     for method in METHODS:

@@ -56,9 +56,10 @@ def tables(
     size: int | None = None,
     words: int | None = None,
     min_count: int | None = None,
-    start: Literal["neighbours", "frequency", "random"] = "neighbours",
+    start: Literal["neighbours", "diagonal", "frequency", "random"] = "neighbours",
     seeds: int = 3,
-    epochs: int = 6,
+    rounds: int = 8,
+    epochs: int = 3,
     folder: Path | None = None,
     quick: bool = False,
     output: Path | None = None,
@@ -73,6 +74,7 @@ def tables(
         min_count: Leave out words that occur less often.
         start: What learning starts from.
         seeds: How many seeds.
+        rounds: Of learning, at most.
         epochs: Of the new language models.
         folder: Keep all tables and states here, and go on with what is there.
         quick: One seed on little text, within a minute: to see that all works, not for figures.
@@ -82,4 +84,4 @@ def tables(
 
     if bool(train) != bool(valid):
         raise InputError("give training text and --valid together, or neither for the embedded sample")
-    bench.run(quick, output, train, valid, bench.Sizes(size, words, min_count), start, seeds, epochs, folder)
+    bench.run(quick, output, train, valid, bench.Sizes(size, words, min_count), start, seeds, rounds, epochs, folder)

@@ -37,7 +37,7 @@ def learn(
     size: int | None = None,
     min_count: int | None = None,
     words: int | None = None,
-    table: Literal["frequency", "random", "learnt"] | None = None,
+    table: Literal["frequency", "diagonal", "random", "learnt"] | None = None,
     seed: int | None = None,
     valid: tuple[Path, ...] = (),
     start: str | None = None,
@@ -64,12 +64,13 @@ def learn(
         size: How many codes at most, beside the four special ones.
         min_count: words, table: leave out words that occur less often.
         words: table: how many words the vocabulary holds; all by default.
-        table: table: fill it by frequency (the default), at random, or as a language model learns it from the text, in
-            rounds; the same command goes on after an interruption.
+        table: table: fill it by frequency, row by row (the default) or along diagonals, which shares frequent words out
+            to all rows and columns; at random; or as a language model learns it from the text, in rounds (the same
+            command goes on after an interruption).
         seed: table: of a random or learnt table; 0 by default.
         valid: learnt: held-out text, by which the best table is chosen.
         start: learnt: the table to start from: neighbours (the default: words with the same neighbours share rows),
-            frequency, random, or a table coding's file.
+            diagonal, frequency, random, or a table coding's file.
         method: learnt: how words are assigned to cells, exact (the default) or half (the paper's approximation).
         rounds: learnt: at most so many, 8 by default.
         epochs: learnt: of training in each round, 1 by default.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import torch
 
 Cells = np.ndarray[Any, np.dtype[np.int64]]
-TABLES = ("frequency", "random")
+TABLES = ("frequency", "diagonal", "random")
 LONGEST_SIDE = 10_000_000
 
 
@@ -75,8 +75,9 @@ class TableCoding(Coding):
         """A static table over the `words` most frequent words that occur at least `min_count` times.
 
         Rows and columns are ceil(sqrt(words)) unless given. The number of frequent words is what `size` codes leave
-        beside rows and columns, or `frequent`, or none. The table is filled row by row from the most frequent word
-        down (`frequency`), or at random by `seed` (`random`). `unk_share` is that of `WordCoding.learn`.
+        beside rows and columns, or `frequent`, or none. The table is filled from the most frequent word down, row by
+        row (`frequency`) or along diagonals, so that all rows and columns get their share of frequent words
+        (`diagonal`), or at random by `seed` (`random`). `unk_share` is that of `WordCoding.learn`.
         """
         text = text or Text()
         if table not in TABLES:
@@ -95,7 +96,10 @@ class TableCoding(Coding):
                 "ask for fewer words or a larger table"
             )
         cells = np.arange(rows * columns)
-        if table == "random":
+        if table == "diagonal":
+            band, row = divmod(cells, rows)  # the n-th band of words, one a row, lies n columns off the first diagonal
+            cells = row * columns + (row + band) % columns
+        elif table == "random":
             np.random.default_rng(seed).shuffle(cells)
         return cls(known[:frequent], table_words, cells[: len(table_words)], rows, columns, text)
 

@@ -30,6 +30,9 @@ COSTS = {  # column -> place in a row of costs
     "ms, plain": ("plain", "ms"),
     "ms, fused": ("fused", "ms"),
 }
+DIGITS = {"rank": 0, "bound": 0, "parameters": 0, "OOV words": 0, "nats per word": 3, "in use": 1} | dict.fromkeys(
+    COSTS, 1
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,7 @@ class Line:
     name: str
     ours: dict[str, Cell] = field(default_factory=dict)  # by column
     paper: dict[str, str] = field(default_factory=dict)
+    run: str = ""  # what results call the run that it is of
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,17 @@ class SuiteTable:
     lines: list[Line]
     differs: str  # from the paper's set-up, in one line
     missing: list[str]
+
+
+def shown(cell: Cell, column: str) -> str:
+    """A cell as text: 28.79 ± 0.23, with the number of seeds where it is not one, and stars for significance."""
+    if cell.text is not None or cell.mean is None:
+        return cell.text or ""
+    digits = DIGITS.get(column, 2)
+    stars = "" if cell.p is None else "**" if cell.p < 0.01 else "*" if cell.p < 0.05 else ""
+    spread = "" if cell.spread is None else f" ± {cell.spread:,.{digits}f}"
+    seeds = f" ({cell.count})" if cell.count > 1 else ""
+    return f"{cell.mean:,.{digits}f}{spread}{seeds}{stars}"
 
 
 def suite_tables(results: Sequence[Record]) -> list[SuiteTable]:
@@ -101,7 +116,7 @@ class _Found:
         self.others = {str(record["kind"]): record for record in results if record["kind"] in ("cost", "rank")}
         self.tables = {str(record["id"]): record for record in results if record["kind"] == "table"}
         for record in results:
-            if record["kind"] == "run":
+            if record["kind"] == "run" and all(record.get(part) for part in ("config", "scores", "curve")):
                 self.groups.setdefault(group_id(parse_config(record["config"], "a result")), []).append(record)
 
     def runs(self, one: Plan) -> list[Record]:
@@ -141,7 +156,7 @@ def _lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
                 way, what = COSTS[column]
                 ours[column] = Cell(cost[way][what], cost[way].get("ms_spread") if what == "ms" else None)
         paper = row.translation if scale.task == "translation" else row.captioning
-        lines.append(Line(row.name, ours, dict(paper)))
+        lines.append(Line(row.name, ours, dict(paper), one.name))
     if set(columns) & COSTS.keys() and "cost" not in found.others:
         missing.append("time and memory (cost)")
     return lines, missing
@@ -149,9 +164,9 @@ def _lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
 
 def _score(column: str, split: str, runs: Sequence[Record], baseline: Sequence[Record]) -> Cell:
     key, factor = SCORES[column]
-    values = [run["scores"][split].get(key) for run in runs]
+    values = [run["scores"].get(split, {}).get(key) for run in runs]
     p = _difference(column, split, runs, baseline) if baseline and column in ("BLEU", "CIDEr") else None
-    return _mean([factor * value for value in values if value is not None], p)
+    return _mean([factor * value for value in values if isinstance(value, int | float)], p)
 
 
 def _mean(values: Sequence[float], p: float | None = None) -> Cell:
@@ -174,10 +189,11 @@ def _difference(column: str, split: str, runs: Sequence[Record], baseline: Seque
 
 
 def _oov_lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
-    best = {}
+    best, names = {}, {}
     for row, one in rows:
+        names[str(row.coding)] = one.name
         if runs := found.runs(one):
-            best[row.coding] = max(runs, key=lambda run: run["scores"]["valid"]["bleu"])
+            best[str(row.coding)] = max(runs, key=lambda run: run["scores"]["valid"]["bleu"])
     lines = []
     for name, (coding, replaced, paper) in OOV_ROWS.items():
         ours: dict[str, Cell] = {}
@@ -188,7 +204,7 @@ def _oov_lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
                 ours["BLEU"] = Cell(judged["bleu"])
             if coding == "bpe" and "valid_without_oov" in scores:
                 ours["OOV words"] = Cell(0 if replaced else scores["valid_without_oov"]["replaced_words"])
-        lines.append(Line(name, ours, {"BLEU": paper}))
+        lines.append(Line(name, ours, {"BLEU": paper}, "" if replaced else names.get(coding, "")))
     return lines, []
 
 
@@ -215,7 +231,7 @@ def _rank_lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
     for line, (_, one) in zip(lines, rows, strict=True):
         measured = found.measured("rank", one.name) or {}
         ranks = {name: Cell(float(measured[name])) for name in ("rank", "bound", "parameters") if name in measured}
-        with_ranks.append(Line(line.name, {**ranks, **line.ours}, line.paper))
+        with_ranks.append(Line(line.name, {**ranks, **line.ours}, line.paper, one.name))
     return with_ranks, [] if "rank" in found.others else ["ranks (rank)"]
 
 

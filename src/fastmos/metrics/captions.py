@@ -90,6 +90,23 @@ def caption_scores(
     return CaptionScores(one, two, three, four, found, rouge, cider, len(hypotheses), signature)
 
 
+def cider_of_each(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]], seconds: float = SECONDS
+) -> list[float] | None:
+    """CIDEr of each caption by itself, of which the corpus's is the mean; None without Java."""
+    from pycocoevalcap.cider.cider import Cider
+
+    _check(hypotheses, references)
+    ours = tokenise_captions(hypotheses, seconds)
+    theirs = tokenise_captions([line for lines in references for line in lines], seconds)
+    if ours is None or theirs is None:
+        return None
+    rest = iter(theirs)
+    grouped = {number: [next(rest) for _ in lines] for number, lines in enumerate(references)}
+    _, each = Cider().compute_score(grouped, {number: [line] for number, line in enumerate(ours)})
+    return [float(value) for value in each]
+
+
 def tokenise_captions(lines: Sequence[str], seconds: float = SECONDS) -> list[str] | None:
     """Words of captions, lowercased, without punctuation, joined by spaces; None, with a warning, if Java fails."""
     with tempfile.TemporaryDirectory() as folder:

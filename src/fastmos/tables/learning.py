@@ -29,7 +29,7 @@ from fastmos.tables.words import WordText
 from fastmos.training.distributed import World, join_world, leave_world
 from fastmos.training.folder import RunFolder
 
-STARTS = ("neighbours", "frequency", "random")
+STARTS = ("neighbours", "diagonal", "frequency", "random")
 SIDES = ("size", "words", "min_count", "frequent", "rows", "columns")
 
 

@@ -1,0 +1,99 @@
+"""Time and memory of a training step, for all rows at once: by the plain formula, and by the fused loss.
+
+Time is interleaved across rows, so that slow spells of the machine meet all alike; memory is measured in a process for
+each. Both need codings and shapes, not trained weights.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fastmos.experiments.plans import Plan
+from fastmos.experiments.runs import header
+from fastmos.experiments.scales import Scale
+from fastmos.training.config import Config
+from fastmos.training.folder import BusyError, RunFolder
+
+WAYS = {"plain": False, "fused": True}
+ROUNDS = 11
+MEGABYTE = 10**6
+
+
+def cost_record(plans: Sequence[Plan], scale: Scale, runs: Path, rounds: int = ROUNDS) -> dict[str, Any]:
+    """Measure one step of every plan."""
+    import torch
+
+    from fastmos.bench.measure import extra_memory, interleaved
+    from fastmos.progress import progress
+    from fastmos.training import experiment
+
+    folders = {}
+    for one in plans:
+        folder = RunFolder(runs / "cost" / one.id)
+        with suppress(BusyError), folder.lock():
+            experiment.begin(one.config, runs, folder)
+        folders[one.name] = folder.root
+    contenders = {
+        (one.name, way): (folders[one.name], one.config, fused) for one in plans for way, fused in WAYS.items()
+    }
+    threads = torch.get_num_threads()
+    steps = {f"{name} {way}": training_step(*given) for (name, way), given in contenders.items()}
+    timings = interleaved(steps, rounds)
+    del steps
+    torch.set_num_threads(threads)
+    memory = {
+        key: extra_memory(training_step, *given)
+        for key, given in progress(contenders.items(), "memory", len(contenders))
+    }
+    rows: list[dict[str, Any]] = []
+    for one in plans:
+        row: dict[str, Any] = {"name": one.name, "mixtures": one.config.head.mixtures}
+        row["codes"] = one.config.codings.target.codes
+        for way in WAYS:
+            timing = timings[f"{one.name} {way}"]
+            row[way] = {
+                "ms": round(1000 * timing.median, 2),
+                "ms_spread": round(1000 * timing.spread, 2),
+                "megabytes": round(memory[one.name, way] / MEGABYTE, 1),
+            }
+        rows.append(row)
+    training = plans[0].config.training
+    batch = {"sentences": training.batch_sentences, "tokens": training.batch_tokens, "rounds": rounds, "threads": 1}
+    return {**header("cost", scale.name, training.seed), "batch": batch, "rows": rows}
+
+
+def training_step(root: Path, config: Config, fused: bool) -> Callable[[], object]:
+    """Loss and gradients, one thread, of the middle one by length of the validation text's batches."""
+    import torch
+
+    from fastmos.codings import PAD
+    from fastmos.data import Batch
+    from fastmos.heads import Head, mixture_nll_reference
+    from fastmos.training.build import build_model, load_codings, training_batches
+    from fastmos.training.experiment import encode_split
+
+    torch.set_num_threads(1)
+    folder = RunFolder(root)
+    _, base = folder.read()
+    source, target = load_codings(folder)
+    pair = encode_split(config, "valid", source, target, base, folder)
+    model = build_model(config, source, target, pair.pictures.features.width if pair.pictures else 0).train()
+    head = model.head
+    assert isinstance(head, Head)
+    batches = sorted(training_batches(config, pair, 0, 1).epoch(0), key=lambda batch: batch.tokens)
+
+    def step(batch: Batch) -> None:
+        if fused:
+            loss = model(batch)[0].loss
+        else:
+            hidden, _ = model.body(batch)
+            contexts, log_prior = head.parts(hidden)
+            loss = mixture_nll_reference(
+                contexts, log_prior, head.weight, head.bias, batch.target, ignore_index=PAD
+            ).loss
+        loss.backward()
+
+    step(batches[0])  # so that gradients exist, and libraries have what they keep
+    return partial(step, batches[len(batches) // 2])

@@ -1,0 +1,299 @@
+"""The figures of a report: results in, HTML with a drawing, a caption and a legend out."""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from fastmos.experiments.charts import Bars, Curve, Look, bar_chart, grid, line_chart, named_at_ends
+from fastmos.experiments.result_files import Result
+
+if TYPE_CHECKING:
+    from fastmos.experiments.summary import SuiteTable
+
+Looks = Mapping[str, Look]
+# Measures of a curve, the first that a run has is drawn: key, what it is called, factor to the table's unit.
+MEASURES = (("bleu", "BLEU", 1), ("cider", "CIDEr", 100), ("bleu_4", "BLEU-4", 100))
+TOGETHER = 6  # so many runs share a chart; more get a small one each
+SMALL = (300, 210)  # such a one
+LISTED = 5  # sources of a figure that are listed, before the list is cut
+
+
+def looks(names: Iterable[str]) -> dict[str, Look]:
+    """A look for each name, in the order in which they first come."""
+    return {name: Look(number) for number, name in enumerate(dict.fromkeys(names))}
+
+
+def figure(title: str, drawing: str, text: str, sources: Sequence[Result] = (), legend: str = "") -> str:
+    """A drawing with its caption and where it comes from."""
+    return (
+        f"<figure><figcaption><b>{escape(title)}</b> {escape(text)}</figcaption>"
+        f'{legend}<div class="scroll" tabindex="0">{drawing}</div>{origin(sources)}</figure>'
+    )
+
+
+def origin(sources: Sequence[Result]) -> str:
+    """Links to what made these results."""
+    if not sources:
+        return ""
+    links = [f'<a href="#{source.anchor}">{escape(said(source))}</a>' for source in sources[:LISTED]]
+    if len(sources) > LISTED:
+        links.append(f'<a href="#provenance">{len(sources) - LISTED} more</a>')
+    return f'<p class="origin">Made by {", ".join(links)}.</p>'
+
+
+def said(result: Result) -> str:
+    """A result in few words."""
+    seed = result.about.get("seed")
+    return result.name if seed is None else f"{result.name}, seed {seed}"
+
+
+def legend(names: Iterable[str], colours: Looks) -> str:
+    """Names beside their colours."""
+    return f'<ul class="legend">{"".join(f"<li>{key(name, colours)}</li>" for name in dict.fromkeys(names))}</ul>'
+
+
+def key(name: str, colours: Looks, coloured_as: str = "") -> str:
+    """A name with its colour (or that of another name) before it, and dashes if it has any."""
+    look = colours.get(coloured_as or name)
+    if look is None:
+        return escape(name)
+    line = f'<path class="line {look.colour}" stroke-dasharray="{look.dash}" d="M1 5H21"/>'
+    return f'<svg class="key" viewBox="0 0 22 10" width="22" height="10" aria-hidden="true">{line}</svg>{escape(name)}'
+
+
+def by_scale(results: Iterable[Result]) -> list[tuple[str, list[Result]]]:
+    """Results of each scale, in the order they come in."""
+    ordered = sorted(results, key=lambda result: result.scale)
+    return [(scale, list(group)) for scale, group in groupby(ordered, lambda result: result.scale)]
+
+
+def one_of_each(runs: Sequence[Result]) -> list[Result]:
+    """Of runs that differ in their seed only, the one of the lowest."""
+    lowest: dict[tuple[str, str], Result] = {}
+    for run in sorted(runs, key=lambda run: number(run.about.get("seed")) or 0):
+        lowest.setdefault((run.scale, run.name), run)
+    return [run for run in runs if lowest[run.scale, run.name] is run]
+
+
+def number(value: Any) -> float | None:
+    """The value if it is a finite number."""
+    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if good else None
+
+
+# ---- the mixtures curve
+
+
+def behind(table: "SuiteTable", results: Iterable[Result]) -> list[Result]:
+    """The results that a suite's figures come from."""
+    names = {line.run for line in table.lines}
+    kinds = {"cost": "ms, plain", "rank": "rank", "table": "words"}  # and the columns that they fill
+    here = (result for result in results if result.scale == table.scale)
+    return [one for one in here if (one.kind == "run" and one.name in names) or kinds.get(one.kind) in table.columns]
+
+
+def mixtures_figures(tables: Sequence["SuiteTable"], results: Sequence[Result], colours: Looks) -> list[str]:
+    """Score by number of softmaxes, for each scale."""
+    drawn = []
+    for table in tables:
+        if table.suite != "mixtures":
+            continue
+        measures = [column for column in table.columns if column != "softmaxes"]
+        measure = next((one for one in measures if any(_mean(line.ours.get(one)) for line in table.lines)), None)
+        if measure is None:
+            continue
+        points = []
+        for line in table.lines:
+            softmaxes, score = _softmaxes(line), _mean(line.ours.get(measure))
+            if softmaxes is not None and score is not None:
+                points.append((softmaxes, score, line.ours[measure].spread, line.run))
+        points.sort(key=lambda point: point[0])
+        if not points:
+            continue
+        best = max(points, key=lambda point: point[1])
+        places = [(softmaxes, score) for softmaxes, score, _, _ in points]
+        curve = Curve("", places, colours.get(best[3], Look(0)), [spread for _, _, spread, _ in points], marks=True)
+        about = "; ".join(f"{softmaxes:g} softmaxes: {score:.2f}" for softmaxes, score in places)
+        chart = line_chart([curve], about, "softmaxes", measure, x_ticks=[place for place, _ in places])
+        spread = " Bars: the spread over seeds." if any(curve.spreads) else ""
+        text = f"{measure} by the number of softmaxes ({table.scale}).{spread}"
+        drawn.append(figure(table.title, chart, text, behind(table, results)))
+    return drawn
+
+
+def _mean(cell: Any) -> float | None:
+    return None if cell is None else number(cell.mean)
+
+
+def _softmaxes(line: Any) -> float | None:
+    """The row's number of softmaxes: its own column, or the last number of its name."""
+    stated = _mean(line.ours.get("softmaxes"))
+    numbers = re.findall(r"\d+", line.name)
+    return stated if stated is not None else float(numbers[-1]) if numbers else None
+
+
+# ---- costs
+
+
+def cost_figures(results: Sequence[Result], colours: Looks) -> list[str]:
+    """Time and memory of a training step, by the plain formula and by the fused loss."""
+    drawn = []
+    pair = '<ul class="legend"><li><i class="pale"></i>plain formula</li><li><i class="full"></i>fused loss</li></ul>'
+    for result in results:
+        batch = ", ".join(f"{name} {value}" for name, value in result.part("batch").items())
+        for field, unit, title in (
+            ("ms", "ms", "Time of a training step"),
+            ("megabytes", "MB", "Memory of a training step"),
+        ):
+            rows = [
+                Bars(
+                    str(row.get("name", "")),
+                    number((row.get("plain") or {}).get(field)),
+                    number((row.get("fused") or {}).get(field)),
+                    colours.get(str(row.get("name", "")), Look(0)),
+                )
+                for row in result.rows()
+            ]
+            about = "; ".join(f"{row.name}: plain {row.plain}, fused {row.fused} {unit}" for row in rows)
+            if chart := bar_chart(rows, about, unit):
+                text = f"{result.scale}{f'; {batch}' if batch else ''}. Shorter is better."
+                drawn.append(figure(title, chart, text, [result], pair))
+    return drawn
+
+
+# ---- rank
+
+
+def rank_figures(results: Sequence[Result], colours: Looks) -> list[str]:
+    """Singular values of the log-probability matrix, on a log scale."""
+    drawn = []
+    for result in results:
+        curves = [
+            Curve(
+                str(row.get("name", "")),
+                _places(row.get("singular_values")),
+                colours.get(str(row.get("name", "")), Look(0)),
+            )
+            for row in result.rows()
+        ]
+        curves = [curve for curve in curves if len(curve.points) > 1]
+        width = number(result.data.get("width"))
+        limit = None if width is None else (width + 2, f"{width + 2:g} = d + 2, one softmax's most")
+        ranks = "; ".join(f"{row.get('name', '')}: rank {row.get('rank', 'unknown')}" for row in result.rows())
+        chart = line_chart(curves, ranks, "position", "singular value", log=True, line_at=limit) if curves else ""
+        if chart:
+            sizes = f"{result.data.get('contexts', '?')} contexts by {result.data.get('codes', '?')} codes"
+            text = f"of the log-probability matrix, {sizes} ({result.scale}). {ranks}."
+            names = "" if named_at_ends(curves) else legend((curve.name for curve in curves), colours)
+            drawn.append(figure("Singular values", chart, text, [result], names))
+    return drawn
+
+
+def _places(values: Any) -> list[tuple[float, float]]:
+    """Singular values with their positions; a plain list begins with the first."""
+    pairs = [value if isinstance(value, list) else [place, value] for place, value in enumerate(values or [], 1)]
+    numbers = [tuple(map(number, pair)) for pair in pairs if len(pair) == 2]
+    return [(place, value) for place, value in numbers if place is not None and value is not None]
+
+
+# ---- training
+
+
+def training_figures(runs: Sequence[Result], colours: Looks) -> list[str]:
+    """Validations over epochs: score, nats per word, mixtures in use."""
+    drawn = []
+    for scale, group in by_scale(run for run in runs if run.rows("curve")):
+        measures = [measure for measure in MEASURES if any(_points(run, measure[0], 1) for run in group)][:1]
+        measures.append(("nats_per_word", "nats per word", 1))
+        measures.append(("mixtures_in_use", "mixtures in use", 1))
+        together = len({run.name for run in group}) <= TOGETHER
+        for field, label, factor in measures if together else measures[:1]:
+            curves = [Curve(run.name, _points(run, field, factor), colours[run.name]) for run in group]
+            curves = [curve for curve in curves if curve.points]
+            names = list(dict.fromkeys(curve.name for curve in curves))
+            if not curves:
+                continue
+            title, text = f"Training: {label}", f"on the validation text, by epoch ({scale})."
+            if together:
+                chart = line_chart(curves, _ends(curves, label), "epoch", label)
+                beside = "" if named_at_ends(curves) else legend(names, colours)
+                drawn.append(figure(title, chart, text, group, beside))
+            else:
+                drawn.append(_one_each(title, text, curves, label, group))
+    return drawn
+
+
+def _points(run: Result, field: str, factor: float) -> list[tuple[float, float]]:
+    found = ((number(row.get("epoch")), number(row.get(field))) for row in run.rows("curve"))
+    return [(epoch, factor * value) for epoch, value in found if epoch is not None and value is not None]
+
+
+def _ends(curves: Sequence[Curve], label: str) -> str:
+    return f"{label} at the end: " + "; ".join(f"{curve.name} {curve.points[-1][1]:.2f}" for curve in curves)
+
+
+def _one_each(title: str, text: str, curves: Sequence[Curve], label: str, sources: Sequence[Result]) -> str:
+    """A small chart for each name, with the others pale behind it."""
+    parts = []
+    for name in dict.fromkeys(curve.name for curve in curves):
+        own = [Curve("", curve.points, curve.look) for curve in curves if curve.name == name]
+        others = [curve for curve in curves if curve.name != name]
+        chart = line_chart(own, f"{name}: {_ends(own, label)}", "epoch", label, ghosts=others, size=SMALL)
+        parts.append(f"<div><h4>{escape(name)}</h4>{chart}</div>")
+    caption = f"<figcaption><b>{escape(title)}</b> {escape(text)} Pale: the other runs.</figcaption>"
+    return f'<figure class="wide">{caption}<div class="small">{"".join(parts)}</div>{origin(sources)}</figure>'
+
+
+# ---- inside a model
+
+
+def inside_figures(runs: Sequence[Result], colours: Looks) -> list[tuple[str, str]]:
+    """For each name, how its mixture and its attention treat the sample sentence: a title and the drawings."""
+    drawn = []
+    for run in one_of_each([run for run in runs if run.part("inside")]):
+        inside = run.part("inside")
+        output, source = (list(map(str, inside.get(side) or [])) for side in ("output", "source"))
+        weights, attention = (_matrix(inside.get(kind), len(output)) for kind in ("weights", "attention"))
+        parts = []
+        if weights and len(weights[0]) > 1:
+            names = [str(place) for place in range(1, len(weights[0]) + 1)]
+            chart = grid(
+                output, names, weights, colours[run.name], f"{run.name}: {_heaviest(output, names, weights)}", False
+            )
+            parts.append(
+                figure("Mixture weights", chart, "of each code that the model writes: softmaxes 1, 2, ...", [run])
+            )
+        if attention:
+            chart = grid(
+                output,
+                source,
+                attention,
+                colours[run.name],
+                f"{run.name}: {_heaviest(output, source, attention)}",
+                True,
+            )
+            parts.append(
+                figure("Attention", chart, "of each code that the model writes (rows) to the source (columns).", [run])
+            )
+        if parts:
+            drawn.append((f"{run.name} ({run.scale})", "".join(parts)))
+    return drawn
+
+
+def _matrix(values: Any, rows: int) -> list[list[float]] | None:
+    """Numbers of so many rows, or None if they are not that."""
+    good = isinstance(values, list) and len(values) == rows > 0 and all(isinstance(row, list) for row in values)
+    return [[number(value) or 0.0 for value in row] for row in values] if good else None
+
+
+def _heaviest(rows: Sequence[str], columns: Sequence[str], values: Sequence[Sequence[float]]) -> str:
+    """The heaviest column of each row, in words."""
+    heaviest: Callable[[Sequence[float]], int] = lambda row: max(range(len(row)), key=row.__getitem__)  # noqa: E731
+    return "; ".join(
+        f"{name} mostly {columns[heaviest(row)]}"
+        for name, row in zip(rows, values, strict=True)
+        if 0 < len(row) <= len(columns)
+    )

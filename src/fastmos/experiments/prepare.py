@@ -1,0 +1,102 @@
+"""What runs need before they start: the scale's text, and learnt tables; each is made once."""
+
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+
+from fastmos.codings import TableCoding, Text, load_coding, moses
+from fastmos.data.captions import all_lines
+from fastmos.errors import InputError
+from fastmos.experiments.plans import Plan, TablePlan
+from fastmos.experiments.scales import MAIN, Scale, base_config
+from fastmos.files import read_json, read_lines, written_whole
+from fastmos.tables import learn_table
+from fastmos.tables.start import by_neighbours
+from fastmos.tables.words import WordText
+from fastmos.training.captioning import Split, split_captions
+from fastmos.training.config import data_path
+
+SAMPLE = {"pairs": 3000, "valid": 100, "test": 100}  # of the embedded sample
+EUROPARL = {"train": 50_000, "valid": 1000, "test": 1000}  # pairs that are cut from Europarl,
+LONGEST = 30  # of so many words a side, at most
+LINES_AT_ONCE = 5000
+CAPTION_SPLITS: tuple[Split, Split] = ("train", "valid")
+
+
+def prepare_text(scale: Scale, runs: Path) -> None:
+    """Make the text that a scale cuts or makes up itself, in the runs folder."""
+    if scale.name == "sample":
+        from fastmos.data.sample import write_sample
+
+        folder = runs / "sample-small"
+        if not (folder / "test.en").exists():
+            write_sample(folder, **SAMPLE)
+    if scale.name == "europarl":
+        for split, count in EUROPARL.items():
+            _cut(split, count, runs / "europarl-50k")
+    if scale.task == "captioning":
+        config = base_config(scale, MAIN)
+        for part in CAPTION_SPLITS:
+            path = runs / f"captions-{scale.name}" / f"{part}.txt"
+            if not path.exists():
+                _write(path, all_lines(split_captions(config, part, runs)))
+
+
+def _cut(split: str, count: int, folder: Path) -> None:
+    """The first pairs of a split of Europarl that are short enough, still raw."""
+    paths = {language: folder / f"{split}.{language}" for language in ("de", "en")}
+    if all(path.exists() for path in paths.values()):
+        return
+    names = [data_path(f"${{FASTMOS_DATA}}/europarl/{split}.{language}.gz", Path()) for language in paths]
+    pairs = zip(*map(read_lines, names), strict=True)
+    kept: list[tuple[str, ...]] = []
+    while len(kept) < count and (some := list(islice(pairs, LINES_AT_ONCE))):
+        lengths = [
+            [len(line.split()) for line in moses.tokenise([pair[side] for pair in some], language)]
+            for side, language in enumerate(paths)
+        ]
+        kept += [pair for pair, *words in zip(some, *lengths, strict=True) if min(words) > 0 and max(words) <= LONGEST]
+    for side, path in enumerate(paths.values()):
+        _write(path, [pair[side] for pair in kept[:count]])
+
+
+def _write(path: Path, lines: Sequence[str]) -> None:
+    with written_whole(path) as file:
+        file.writelines(f"{line}\n" for line in lines)
+
+
+def prepare_table(table: TablePlan, runs: Path) -> None:
+    """Learn a table, or go on with it, unless it is there."""
+    output, done = runs / table.path, runs / f"tables/{table.id}.done"
+    if done.exists():
+        return
+    train, valid = data_path(table.train, runs), data_path(table.valid, runs)
+    for path in (train, valid):
+        if not path.is_file():
+            raise InputError(f"{path}: no such file, from which a table is to be learnt")
+    text = Text("moses" if table.language else "none", table.language or None, table.lowercase)
+    start = TableCoding.learn(
+        read_lines(train), size=table.codes, words=table.words, unk_share=table.unk_share, text=text
+    )
+    seed = table.learning.seed
+    start = by_neighbours(start, WordText.read([train], start, runs / "cache"), seed)
+    learn_table([train], [valid], output, start=start, learning=table.learning)
+    _write(done, ())
+
+
+def table_record(one: Plan, runs: Path) -> dict[str, object]:
+    """A learnt table for the results."""
+    assert one.table is not None
+    coding = load_coding(runs / one.table.path)
+    assert isinstance(coding, TableCoding)
+    found = read_json((runs / one.table.path).with_suffix(".learning") / "rounds.json")
+    return {
+        "id": one.table.id,
+        "codes": one.table.codes,
+        "words": len(coding.frequent) + len(coding.table_words),
+        "frequent": len(coding.frequent),
+        "table": [coding.row_words(row) for row in range(coding.rows)],
+        "rounds": found["rounds"],
+        "best": found["best"],
+        "oov_rate": found["oov_rate"],
+    }

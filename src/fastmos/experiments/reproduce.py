@@ -1,0 +1,250 @@
+"""`fastmos reproduce`: train what a suite lacks, measure, and print our figures beside the paper's.
+
+Work is a list of jobs, each of which ends in one file of results. A job whose file exists is done. One that another
+process is at is passed over, so that the same command may be started several times, and each takes what is free.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fastmos.errors import InputError
+from fastmos.experiments.plans import Plan, Row, plan
+from fastmos.experiments.scales import Scale, scales_called
+from fastmos.experiments.suites import COST, SUITES, Suite
+from fastmos.experiments.summary import Line, SuiteTable, shown, summarise
+from fastmos.files import read_json, write_json
+from fastmos.training.folder import BusyError, RunFolder
+
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Job:
+    """Something to find out; `make` gives the record."""
+
+    name: str
+    path: Path  # of the record
+    make: Callable[[], dict[str, Any]]
+    needs: tuple[Path, ...] = ()  # what other jobs must have made
+
+
+@dataclass(frozen=True)
+class Folders:
+    """Where runs and results go."""
+
+    runs: Path
+    results: Path
+
+    def record(self, scale: Scale, name: str) -> Path:
+        return self.results / scale.name / f"{name}.json"
+
+
+def reproduce(
+    suite: str,
+    scale: str,
+    *,
+    seeds: int | None = None,
+    only: str = "",
+    runs: Path = Path("runs"),
+    results: Path = Path("results"),
+    show: bool = False,
+) -> None:
+    """Do what is missing, unless `show`, and print the tables of a suite, or of all."""
+    if suite not in (*SUITES, ALL):
+        raise InputError(f"no suite '{suite}'; choose one of {', '.join(SUITES)} or {ALL}")
+    folders = Folders(runs.resolve(), results)
+    chosen = list(SUITES.values()) if suite == ALL else [SUITES[suite]]
+    scales = [one for one in scales_called(scale) if any(some.rows_at(one) for some in chosen)]
+    if not scales:
+        raise InputError(f"the suite {suite} has no rows at the scale {scale}; docs/reproducing.md says which it has")
+    for one in scales:
+        work = jobs(chosen, one, folders, seeds, only)
+        if show:
+            _list(work)
+        else:
+            _work(work, one, folders)
+        for some in chosen:
+            if some.rows_at(one):
+                print(table_text(summarise(some, one, read_results(folders.results, one), seeds)))
+
+
+def read_results(folder: Path, scale: Scale) -> list[dict[str, Any]]:
+    """All records of a scale."""
+    return [read_json(path) for path in sorted((folder / scale.name).glob("*.json"))]
+
+
+# ---- what is to be done
+
+
+def jobs(suites: Sequence[Suite], scale: Scale, folders: Folders, seeds: int | None, only: str) -> list[Job]:
+    """All jobs, the first seed of every suite before the second of any; what suites share is there once."""
+    found: dict[Path, Job] = {}
+    most = max(seeds or scale.seeds.get(suite.name, scale.usual_seeds) for suite in suites)
+    names = []
+    for seed in range(1, most + 1):
+        for suite in suites:
+            rows = [row for row in suite.rows_at(scale) if not only or only.lower() in row.name.lower()]
+            names += [row.name for row in suite.rows_at(scale)]
+            if seed <= (seeds or scale.seeds.get(suite.name, scale.usual_seeds)):
+                for job in _jobs_of(suite, rows, scale, seed, folders, whole=not only):
+                    found.setdefault(job.path, job)
+    if not found:
+        raise InputError(f"no row has '{only}' in its name; there are {', '.join(dict.fromkeys(names))}")
+    return list(found.values())
+
+
+def _jobs_of(suite: Suite, rows: Sequence[Row], scale: Scale, seed: int, folders: Folders, whole: bool) -> list[Job]:
+    plans = [plan(row, scale, seed) for row in rows]
+    work = []
+    for one in plans:
+        work += _table_jobs(one, scale, folders)
+        if suite.name != "words":
+            work.append(_run_job(one, scale, folders))
+    if seed == 1 and whole and set(COST) & set(suite.columns[scale.task]):
+        work.append(_cost_job(scale, folders))
+    if seed == 1 and whole and suite.name == "rank":
+        needed = tuple(folders.record(scale, one.id) for one in plans)
+        work.append(_rank_job(plans, scale, folders, needed))
+    return work
+
+
+def _table_jobs(one: Plan, scale: Scale, folders: Folders) -> list[Job]:
+    if one.table is None:
+        return []
+    name = one.name.rsplit(", ", 1)[0]  # without the head's
+
+    def make() -> dict[str, Any]:
+        from fastmos.experiments.prepare import prepare_table, table_record
+        from fastmos.experiments.runs import header
+
+        assert one.table is not None
+        prepare_table(one.table, folders.runs)
+        about = header("table", scale.name, one.table.learning.seed)
+        return {**about, "name": name, **table_record(one, folders.runs)}
+
+    return [Job(f"table: {name}", folders.record(scale, f"table-{one.table.id}"), make)]
+
+
+def _run_job(one: Plan, scale: Scale, folders: Folders) -> Job:
+    def make() -> dict[str, Any]:
+        from fastmos.experiments.prepare import prepare_table
+        from fastmos.experiments.runs import run_record
+        from fastmos.training import experiment
+
+        if one.table is not None:
+            prepare_table(one.table, folders.runs)
+        folder = folders.runs / one.id
+        experiment.train(one.config, folders.runs, folder)
+        with RunFolder(folder).lock():  # nobody else judges it at the same time
+            return run_record(folder, one.name, scale.name, scale.words, one.table.id if one.table else None)
+
+    return Job(f"{one.name}, seed {one.config.training.seed}", folders.record(scale, one.id), make)
+
+
+def _cost_job(scale: Scale, folders: Folders) -> Job:
+    """Of all rows of all suites that show costs."""
+    suites = [suite for suite in SUITES.values() if set(COST) & set(suite.columns.get(scale.task, ()))]
+    plans = {one.id: one for suite in suites for one in (plan(row, scale) for row in suite.rows_at(scale))}
+
+    def make() -> dict[str, Any]:
+        from fastmos.experiments.cost import cost_record
+        from fastmos.experiments.prepare import prepare_table
+
+        for one in plans.values():
+            if one.table is not None:
+                prepare_table(one.table, folders.runs)
+        with RunFolder(folders.runs / "cost").lock():
+            return cost_record(list(plans.values()), scale, folders.runs)
+
+    return Job("time and memory of a step", folders.record(scale, "cost"), make)
+
+
+def _rank_job(plans: Sequence[Plan], scale: Scale, folders: Folders, needs: tuple[Path, ...]) -> Job:
+    def make() -> dict[str, Any]:
+        from fastmos.experiments.runs import rank_record
+
+        gone = [one for one in plans if not RunFolder(folders.runs / one.id).model.exists()]
+        if gone:
+            names = "; ".join(f"{one.name}: {folders.record(scale, one.id)}" for one in gone)
+            raise InputError(f"ranks need weights that are not in {folders.runs}: delete these to train again: {names}")
+        return rank_record(plans, scale, folders.runs)
+
+    return Job("ranks", folders.record(scale, "rank"), make, needs)
+
+
+# ---- doing it
+
+
+def _work(work: Sequence[Job], scale: Scale, folders: Folders) -> None:
+    """Do all jobs; as long as some were done, look again at those that waited for others."""
+    from fastmos.experiments.prepare import prepare_text
+
+    todo = [job for job in work if not job.path.exists()]
+    if todo:
+        prepare_text(scale, folders.runs)
+    while todo:
+        before = len(todo)
+        for number, job in enumerate(todo, 1):
+            if not job.path.exists() and all(path.exists() for path in job.needs):
+                _say(f"[{number} of {before}] {job.name} ({job.path.stem})")
+                _do(job)
+        todo = [job for job in todo if not job.path.exists()]
+        if len(todo) == before:
+            _say(f"{len(todo)} of {len(work)} wait for another process; start the command again when it has ended")
+            return
+
+
+def _do(job: Job) -> None:
+    try:
+        record = job.make()
+    except BusyError:
+        _say(f"another process is at {job.name}")
+        return
+    write_json(job.path, record)
+
+
+def _list(work: Sequence[Job]) -> None:
+    for job in work:
+        print(f"{'done' if job.path.exists() else 'to do':6} {job.path.stem:18} {job.name}")
+    print()
+
+
+def _say(sentence: str) -> None:
+    print(sentence, file=sys.stderr, flush=True)
+
+
+# ---- showing it
+
+
+def table_text(table: SuiteTable) -> str:
+    """A table for the terminal: for each row ours, and under it the paper's."""
+    head = ["", "", *table.columns]
+    body = []
+    for line in table.lines:
+        rows = _rows(line, table.columns)
+        body += rows
+    widths = [max(len(row[place]) for row in [head, *body]) for place in range(len(head))]
+
+    def joined(row: list[str]) -> str:
+        first, second, *rest = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        return "  ".join([first, second, *rest]).rstrip()
+
+    about = [f"\n{table.title} ({table.suite}, {table.scale})", joined(head), *map(joined, body)]
+    about.append(f"differs: {table.differs}")
+    if any(cell.p is not None for line in table.lines for cell in line.ours.values()):
+        about.append(
+            "mean ± standard deviation (seeds); * p < 0.05, ** p < 0.01 against the first row, paired bootstrap"
+        )
+    if table.missing:
+        about.append(f"missing: {'; '.join(table.missing)}")
+    return "\n".join(about)
+
+
+def _rows(line: Line, columns: Sequence[str]) -> list[list[str]]:
+    ours = [shown(line.ours[name], name) if name in line.ours else "" for name in columns]
+    paper = [line.paper.get(name, "") for name in columns]
+    rows = [[line.name, "ours", *ours]] if any(ours) or not any(paper) else []
+    return rows + ([["" if rows else line.name, "paper", *paper]] if any(paper) else [])
