@@ -50,7 +50,7 @@ class CodingChoice(Section):
     kind: Literal["words", "bpe", "table", "file"] = "bpe"  # file: read `path` (from `fastmos codes learn`)
     codes: Count = 10_000  # size of the dictionary, without the four special codes
     words: Count = 30_000  # vocabulary of a table
-    fill: Literal["frequency", "random"] = "frequency"  # how a table is filled; a learnt one is a file
+    fill: Literal["frequency", "diagonal", "random"] = "frequency"  # how a table is filled; a learnt one is a file
     unk_share: Share = 0.0  # words, table: share of the words that occur once which become unk, so that it is learnt
     language: str = ""  # of raw text, which Moses' rules part into words; empty: the text is tokenised
     lowercase: bool = False  # lowercase the text, and judge it so
