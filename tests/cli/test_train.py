@@ -174,6 +174,18 @@ def test_other_peoples_folders_are_left_alone(tmp_path: Path, run_command: Comma
     )
 
 
+def test_averaged_weights_are_not_trained_over(tmp_path: Path, run_command: Command) -> None:
+    write_digits(tmp_path)
+    path, folder, mean = write_yaml(tmp_path), tmp_path / "run", tmp_path / "run-average"
+    assert run_command("train", path, "--folder", folder).code == 0
+    assert run_command("average", folder, "--last", 1).code == 0
+    before = {file.name: file.read_bytes() for file in mean.iterdir()}
+    done = run_command("train", path, "--folder", mean, "--training.epochs", 2)
+    said = f"fastmos: {mean}: holds averaged weights, which are not trained on; give another --folder\n"
+    assert (done.code, done.err) == (2, said)
+    assert {file.name: file.read_bytes() for file in mean.iterdir() if file.name != ".lock"} == before
+
+
 def test_data_that_changed_is_refused(tmp_path: Path, run_command: Command) -> None:
     write_digits(tmp_path)
     path, folder = write_yaml(tmp_path), tmp_path / "run"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fastmos.errors import InputError
 from fastmos.files import read_json, write_json, written_whole
-from fastmos.training.checkpoints import Checkpoints
+from fastmos.training.checkpoints import Checkpoints, read_tensors
 from fastmos.training.config import Config, options, read_config, write_config
 
 FORMAT = 1
@@ -62,6 +62,8 @@ class RunFolder:
 
     def begin(self, config: Config, base: Path) -> None:
         """Make the folder for this config, or see that it was made for it."""
+        if self.model.exists() and not self.state.exists() and "averaged" in read_tensors(self.model)[1]:
+            raise InputError(f"{self.root}: holds averaged weights, which are not trained on; give another --folder")
         if self.about.exists():
             if self.config.exists():  # else it was killed as it began
                 _compare(self.root, self.read()[0], config)
