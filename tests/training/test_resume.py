@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from fastmos.training import loop
+from fastmos.training import loop, validation
 from fastmos.training.checkpoints import Checkpoints
 from fastmos.training.config import Config
 from fastmos.training.experiment import train
@@ -146,3 +146,42 @@ def test_a_signal_saves_and_leaves(number: signal.Signals, digits: Path) -> None
     assert not (folder / "model.safetensors").exists()
     assert in_child(lambda: train(config, digits, folder)) == 0
     assert_same_run(expected, folder)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("name", ["score_lines", "search_lines"])
+def test_a_signal_breaks_off_a_validation(name: str, number: signal.Signals, digits: Path) -> None:
+    config, folder = tiny(training={"save_every": 0, "epochs": 2}), digits / "stopped"
+    expected = undisturbed(config, digits)
+
+    def without_end() -> None:
+        """The second validation goes on and on, and says that it has begun."""
+        calls, original = itertools.count(1), getattr(validation, name)
+
+        def endless(*arguments: Any) -> Any:
+            while next(calls) > 1:
+                (digits / "validating").touch()
+                original(*arguments)
+            return original(*arguments)
+
+        setattr(validation, name, endless)
+
+    child = start_child(lambda: train(config, digits, folder), without_end)
+    try:
+        until(lambda: (digits / "validating").exists())
+        os.kill(child, number)
+        until(lambda: os.waitpid(child, os.WNOHANG)[0] == child)
+    except AssertionError:
+        os.kill(child, signal.SIGKILL)
+        raise
+    assert Checkpoints(folder / "checkpoints").steps() == [6]  # nothing of the second validation
+    assert in_child(lambda: train(config, digits, folder)) == 0
+    assert_same_run(expected, folder)
+
+
+def until(true: Callable[[], bool]) -> None:
+    """Wait, but not for ever."""
+    deadline = time.monotonic() + 300
+    while not true():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)

@@ -5,10 +5,10 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -26,6 +26,7 @@ from fastmos.training.optimisers import best_of, build_optimiser, gradient_norm,
 from fastmos.training.state import Carried, State, load_state, noise_from, save_state
 from fastmos.training.validation import Validator
 
+T = TypeVar("T")
 HOPELESS = 20  # steps in a row without a finite gradient (a float16 scale that starts too high needs 16 at most)
 COLLAPSED = 1.1  # effective number of mixtures below which they are one
 PRECISIONS = {"none": None, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -36,6 +37,10 @@ class Batches(Protocol):
 
     def steps(self, epoch: int) -> int: ...
     def epoch(self, epoch: int, start: int = 0) -> Iterator[Batch]: ...
+
+
+class Interrupted(BaseException):
+    """A signal breaks off what it may; no error, so that nobody takes it for one."""
 
 
 class Trainer:
@@ -55,6 +60,7 @@ class Trainer:
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=self.precision == torch.float16)
         self.carried: Carried = None
         self.asked_to_stop = 0  # a signal's number
+        self.breakable = False  # what is being done may be broken off by one
         self.recent = _Recent()
 
     def begin(self, state: State) -> State:
@@ -75,8 +81,10 @@ class Trainer:
         with self._listening():
             while not reason_to_end(self.config.training, self.state):
                 if validation_due(self.config.training, self.state):
-                    self._validate()
+                    done = self._validate()
                     self._save()
+                    if not done:
+                        self._leave()
                 elif not self._step(next(groups)):
                     self._save()
                     self._leave()
@@ -169,10 +177,14 @@ class Trainer:
 
     # ---- validation and saving
 
-    def _validate(self) -> None:
+    def _validate(self) -> bool:
+        """Validate and keep the weights; False, and nothing kept, if some process was asked to stop."""
         begin = time.monotonic()
         state = self.state
-        result = self.validator.run(self.model, self.world)
+        try:
+            result = self.validator.run(self.model, self.world, self._alone)
+        except Interrupted:
+            return False
         value = result.value(self.config.training.measure)
         state.history.append((state.step, value if not math.isnan(value) else -math.inf))
         best = best_of(state.history) == len(state.history) - 1
@@ -192,6 +204,7 @@ class Trainer:
             if best:
                 write_tensors(self.folder.model, weights(self.model), notes)
         self.recent = _Recent()
+        return True
 
     def _save(self) -> None:
         """Write the state, and then remove the checkpoints that it no longer needs."""
@@ -203,9 +216,21 @@ class Trainer:
 
     # ---- signals
 
+    def _alone(self, work: Callable[[], T]) -> T:
+        """Do work that a signal breaks off; all processes learn of it afterwards, and break off together."""
+        with suppress(Interrupted):
+            self.breakable = True
+            if not self.asked_to_stop:
+                result = work()
+            self.breakable = False
+        (stop,) = self.world.sum([float(self.asked_to_stop)])
+        if stop:
+            raise Interrupted
+        return result
+
     @contextmanager
     def _listening(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM let the step end and the state be saved; a second Ctrl-C ends at once."""
+        """Ctrl-C and SIGTERM end the step, or a validation at once, and save; a second Ctrl-C does not even save."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -214,6 +239,9 @@ class Trainer:
             if self.asked_to_stop:
                 raise KeyboardInterrupt
             self.asked_to_stop = number
+            if self.breakable:
+                self.breakable = False
+                raise Interrupted
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:

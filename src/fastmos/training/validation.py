@@ -1,9 +1,9 @@
 """Judging a model on the validation text: nats per word, BLEU of real beam search, and how its mixture is used."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from fastmos.training.decoding import score_lines, score_running_text, search_li
 from fastmos.training.distributed import World
 from fastmos.training.quality import Likelihood, LikelihoodReport, Score, bleu_and_chrf, likelihood
 
+T = TypeVar("T")
 USAGE_TOKENS = 4096  # that the use of the mixture is measured on
 
 
@@ -72,6 +73,12 @@ class Result:
         return ", ".join(parts)
 
 
+class Alone(Protocol):
+    """Does long work in which no process waits for another, so that it may be broken off."""
+
+    def __call__(self, work: Callable[[], T]) -> T: ...
+
+
 class Validator:
     """The validation text, ready to be used again and again."""
 
@@ -86,55 +93,57 @@ class Validator:
         self.config, self.pair, self.target = config, pair, target
         self.references, self.gallery = list(references), gallery
 
-    def run(self, model: Generator, world: World) -> Result:
+    def run(self, model: Generator, world: World, alone: Alone) -> Result:
         """Validate, each process a share of the lines; the result is the same everywhere."""
         training = model.training
-        likelihood = self._likelihood(model, world)
+        likelihood = self._likelihood(model, world, alone)
         effective, share = self._usage(model, world.device)
         translations: list[str] | None = None
         scores: tuple[Score | None, Score | None] = None, None
         if self.pair.source is not None:
-            translations = self._translate(model, world)
+            translations = self._translate(model, world, alone)
             scores = bleu_and_chrf(translations, self.references, self.target)
         captions: CaptionScores | None = None
         if self.gallery is not None:
-            translations, captions = self._caption(self.gallery, model, world)
+            translations, captions = self._caption(self.gallery, model, world, alone)
         model.train(training)
         return Result(likelihood, *scores, effective, share, translations, captions)
 
-    def _likelihood(self, model: Generator, world: World) -> LikelihoodReport:
+    def _likelihood(self, model: Generator, world: World, alone: Alone) -> LikelihoodReport:
         target, source = self.pair.target, self.pair.source
         window = self.config.training.window
         if window:
-            nll = score_running_text(model, target, window, world.device)
+            nll = alone(lambda: score_running_text(model, target, window, world.device))
             return likelihood(nll, target, self.target).report()
         mine = range(world.rank, len(target), world.size)
         target = EncodedText.of([target[line].tolist() for line in mine])
         source = None if source is None else EncodedText.of([source[line].tolist() for line in mine])
         pictures = self.pair.pictures
         pictures = None if pictures is None else Pictures(pictures.features, pictures.rows[mine])
-        scores = score_lines(model, target, source, world.device, pictures) if mine else []
+        scores = alone(lambda: score_lines(model, target, source, world.device, pictures) if mine else [])
         sums = astuple(likelihood(np.concatenate([np.empty(0), *scores]), target, self.target))
         nats, known_nats, *counts = world.sum(sums)
         return Likelihood(nats, known_nats, *map(int, counts)).report()
 
-    def _translate(self, model: Generator, world: World) -> list[str]:
+    def _translate(self, model: Generator, world: World, alone: Alone) -> list[str]:
         assert self.pair.source is not None
         mine = [self.pair.source[line].tolist() for line in range(world.rank, len(self.references), world.size)]
-        found = search_lines(model, self.target, mine, self.config.search, world.device)
+        found = alone(lambda: search_lines(model, self.target, mine, self.config.search, world.device))
         codes: list[list[int]] = [[]] * len(self.references)
         for rank, part in enumerate(world.gather([hypotheses[0].codes for hypotheses in found])):
             codes[rank :: world.size] = part
         return self.target.decode_lines(codes)
 
-    def _caption(self, gallery: Gallery, model: Generator, world: World) -> tuple[list[str], CaptionScores]:
+    def _caption(
+        self, gallery: Gallery, model: Generator, world: World, alone: Alone
+    ) -> tuple[list[str], CaptionScores]:
         mine = gallery.features[world.rank :: world.size]
-        found = search_pictures(model, self.target, mine, self.config.search, world.device)
+        found = alone(lambda: search_pictures(model, self.target, mine, self.config.search, world.device))
         codes: list[list[int]] = [[]] * len(gallery.features)
         for rank, part in enumerate(world.gather([hypotheses[0].codes for hypotheses in found])):
             codes[rank :: world.size] = part
         captions = self.target.decode_lines(codes)
-        scores = caption_scores(captions, gallery.references, meteor=False) if world.first else None
+        scores = alone(lambda: caption_scores(captions, gallery.references, meteor=False) if world.first else None)
         shared = world.gather(scores)[0]
         assert shared is not None  # the first process judged
         return captions, shared
