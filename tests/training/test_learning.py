@@ -40,6 +40,7 @@ def write_numbers(folder: Path, task: str, numbers: list[str]) -> None:
         ("copy", "lstm", "softmax", "words"),
         ("sort", "lstm", "mixture", "bpe"),
         ("copy", "lstm", "mixture", "table"),
+        ("sort", "lstm", "mixture", "table"),
         ("copy", "transformer", "softmax", "table"),
         ("copy", "transformer", "mixture", "bpe"),
         ("sort", "transformer", "mixture", "words"),
