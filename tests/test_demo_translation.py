@@ -1,5 +1,6 @@
 """The demonstration of the toolkit, in small: it leaves two runs that work, and does nothing twice."""
 
+import html
 import json
 import math
 import subprocess
@@ -37,6 +38,10 @@ def test_it_leaves_two_runs_that_translate_and_does_nothing_twice(
     assert f"fastmos translate {folder / 'bpe-mos'}" in said.out
     record = json.loads((folder / "results.json").read_text())
     assert table(record) in said.out
+    assert str(folder / "report.html") in said.out
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert all(f"<h2>{part}</h2>" in page for part in ("Time and memory", "Training", "Inside a model", "Outputs"))
+    assert html.escape(record["examples"][0]["source"]) in page
     for name in NAMES:
         numbers = [value for value in record["runs"][name].values() if not isinstance(value, str)]
         assert len(numbers) >= 10

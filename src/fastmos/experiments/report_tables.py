@@ -88,7 +88,8 @@ def suite_table(suite: SuiteTable, colours: Looks) -> str:
     under = []
     for place, (column, kind) in enumerate(places, 1):
         if kind == "ours" and column not in in_paper:
-            groups.append(head(place, column, rest=' rowspan="2"'))
+            words = any(column in line.ours and line.ours[column].text is not None for line in suite.lines)
+            groups.append(head(place, column, "text" if words else "number", ' rowspan="2"'))
             continue
         if kind == "ours":
             groups.append(f'<th scope="colgroup" colspan="2">{escape(column)}</th>')

@@ -1,7 +1,8 @@
 """The toolkit at work: the plain baseline and BPE-MoS learn to translate the embedded sample, side by side.
 
 Both are trained by `fastmos train` in a process and with a thread of their own, so an interrupted demo goes on where it
-was. All that is shown is kept in results.json, and a finished demo shows it again without any work.
+was. All that is shown is kept in results.json, and a finished demo shows it again without any work. A page of both runs
+is made from the folder `report`.
 """
 
 import os
@@ -15,12 +16,15 @@ from pathlib import Path
 from typing import IO, Any
 
 from fastmos.errors import InputError
+from fastmos.experiments.report import write_report
+from fastmos.experiments.runs import header, run_record
 from fastmos.files import provenance, read_json, read_lines, write_json, written_whole
 from fastmos.training.config import Config, parse_config, write_config
 
 NAMES = {"baseline": "baseline: words, one softmax", "bpe-mos": "BPE-MoS: BPE, {mixtures} softmaxes"}
 WAYS = ("plain", "fused")  # how the loss is computed: by the formula, or by our head
 SPLITS = ("train", "valid", "test")
+SCALE = "sample"  # as results call it
 MEGABYTE = 10**6
 
 
@@ -78,11 +82,12 @@ def demo(folder: Path, size: Size = Size()) -> None:  # noqa: B008 (frozen)
         write_json(results, record)
     else:
         print(f"{folder}: was made on {record['about']['date']}; delete it to train again")
+    write_report([folder / "report"], folder / "report.html")
     _show(folder, record)
 
 
 def _trained(folder: Path, name: str) -> bool:
-    return (folder / name / "model.safetensors").is_file()
+    return (folder / name / "model.safetensors").is_file() and (folder / "report" / f"{name}.json").is_file()
 
 
 def _work(folder: Path, size: Size) -> dict[str, Any]:
@@ -96,14 +101,16 @@ you like; the same command goes on.
         with written_whole(folder / f"{name}.yaml") as file:
             file.write(write_config(config))
     _train_side_by_side(folder)
-    runs, translations = {}, {}
-    for name in NAMES:
-        print(f"{name}: translating the test text", file=sys.stderr, flush=True)
-        runs[name], translations[name] = _evaluate(folder, name)
+    judged = {}
+    for name, label in NAMES.items():
+        print(f"{name}: translating the validation and test texts", file=sys.stderr, flush=True)
+        judged[name] = run_record(folder / name, label.format(**asdict(size)), SCALE)
     print("measuring a training step of each", file=sys.stderr, flush=True)
-    for name, measured in _measure(folder).items():
-        runs[name] |= measured
+    costs = _measure(folder)
+    runs = {name: judged[name]["scores"]["test"] | costs[name] for name in NAMES}
+    translations = {name: judged[name]["outputs"]["test"] for name in NAMES}
     texts = {"source": _lines(folder, "test.de"), "reference": _lines(folder, "test.en"), **translations}
+    _write_results(folder / "report", judged, costs, texts)
     return {
         "size": asdict(size),
         "runs": runs,
@@ -167,15 +174,6 @@ def _pass_on(name: str, lines: IO[str]) -> None:
 # ---- judging
 
 
-def _evaluate(folder: Path, name: str) -> tuple[dict[str, Any], list[str]]:
-    """Figures and translations of the test text."""
-    from fastmos.training.run import load
-
-    found = load(folder / name).evaluate(_lines(folder, "test.de"), _lines(folder, "test.en"))
-    assert found.translations is not None
-    return found.record(), found.translations
-
-
 def _measure(folder: Path) -> dict[str, dict[str, float]]:
     """Time (interleaved) and extra memory (in processes of their own) of a step, by the formula and by our head."""
     import torch
@@ -230,6 +228,23 @@ def training_step(run: Path, fused: bool) -> Callable[[], object]:
     return partial(step, middle)
 
 
+def _write_results(
+    folder: Path, judged: Mapping[str, Any], costs: Mapping[str, Any], texts: Mapping[str, list[str]]
+) -> None:
+    """What the report is made from: a file for each run, with the texts since they are ours, and one for the costs."""
+    rows = []
+    for name, run in judged.items():
+        shown = {side: texts[side][: len(run["outputs"]["test"])] for side in ("source", "reference")}
+        write_json(folder / f"{name}.json", {**run, "outputs": {**run["outputs"], **shown}})
+        ways = {
+            way: {"ms": costs[name][f"milliseconds_{way}"], "megabytes": costs[name][f"megabytes_{way}"]}
+            for way in WAYS
+        }
+        rows.append({"name": run["name"], "mixtures": run["config"]["head"]["mixtures"], "codes": run["codes"], **ways})
+    seed, sentences = (run["config"]["training"][key] for key in ("seed", "batch_sentences"))
+    write_json(folder / "cost.json", {**header("cost", SCALE, seed), "batch": {"sentences": sentences}, "rows": rows})
+
+
 # ---- showing
 
 
@@ -248,6 +263,8 @@ Nats per word: lower is better. A model of words pays for unknown ones only that
 ms and MB of a training step: loss and gradients of 64 sentences, one thread, by the plain formula and by the fused
 loss; memory is what it takes beside parameters and their gradients.
 {made}.
+
+Both in figures, with more of their translations: {folder / "report.html"}
 
 Now type German sentences of that world:
 
