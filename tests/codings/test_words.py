@@ -39,3 +39,13 @@ def test_vocabulary(choice: dict[str, Any], words: list[str]) -> None:
 def test_impossible_vocabulary(choice: dict[str, Any], said: str) -> None:
     with pytest.raises(InputError, match=said):
         WordCoding.learn(LINES, **choice)
+
+
+@pytest.mark.parametrize(("share", "left_out"), [(0.0, 0), (0.1, 2), (0.5, 10), (0.99, 19)])
+def test_a_share_of_the_words_that_occur_once_become_unk(share: float, left_out: int) -> None:
+    lines = ["often often twice twice", " ".join(f"once{number:02d}" for number in range(20))]
+    coding = WordCoding.learn(lines, unk_share=share)
+    assert len(coding.words) == 22 - left_out and coding.words[:2] == ["often", "twice"]
+    assert sum(code == coding.unk for code in coding.encode(lines[1])) == left_out
+    with pytest.raises(InputError, match="share 1"):
+        WordCoding.learn(lines, unk_share=1.0)

@@ -49,7 +49,7 @@ def cost_record(plans: Sequence[Plan], scale: Scale, runs: Path, rounds: int = R
     }
     rows: list[dict[str, Any]] = []
     for one in plans:
-        row: dict[str, Any] = {"name": one.name, "mixtures": one.config.head.mixtures}
+        row: dict[str, Any] = {"name": one.name, "run": one.id, "mixtures": one.config.head.mixtures}
         row["codes"] = one.config.codings.target.codes
         for way in WAYS:
             timing = timings[f"{one.name} {way}"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fastmos.errors import InputError
-from fastmos.experiments.plans import Plan, Row, plan
+from fastmos.experiments.plans import Plan, Row, digest, plan
 from fastmos.experiments.scales import Scale, scales_called
 from fastmos.experiments.suites import COST, SUITES, Suite
 from fastmos.experiments.summary import Line, SuiteTable, shown, summarise
@@ -19,6 +19,7 @@ from fastmos.files import read_json, write_json
 from fastmos.training.folder import BusyError, RunFolder
 
 ALL = "all"
+LAST = "wmt"  # of all suites: it shares no runs with the others
 
 
 @dataclass(frozen=True)
@@ -80,17 +81,17 @@ def read_results(folder: Path, scale: Scale) -> list[dict[str, Any]]:
 
 
 def jobs(suites: Sequence[Suite], scale: Scale, folders: Folders, seeds: int | None, only: str) -> list[Job]:
-    """All jobs, the first seed of every suite before the second of any; what suites share is there once."""
+    """All jobs, the first seed of every suite before the second; what suites share is there once."""
     found: dict[Path, Job] = {}
-    most = max(seeds or scale.seeds.get(suite.name, scale.usual_seeds) for suite in suites)
-    names = []
-    for seed in range(1, most + 1):
-        for suite in suites:
-            rows = [row for row in suite.rows_at(scale) if not only or only.lower() in row.name.lower()]
-            names += [row.name for row in suite.rows_at(scale)]
-            if seed <= (seeds or scale.seeds.get(suite.name, scale.usual_seeds)):
-                for job in _jobs_of(suite, rows, scale, seed, folders, whole=not only):
-                    found.setdefault(job.path, job)
+    counts = {suite.name: seeds or scale.seeds.get(suite.name, scale.usual_seeds) for suite in suites}
+    turns = [(seed, suite) for suite in suites for seed in range(1, counts[suite.name] + 1)]
+    names: list[str] = []
+    for seed, suite in sorted(turns, key=lambda turn: (turn[1].name == LAST, turn[0])):
+        rows = suite.rows_at(scale)
+        names += [row.name for row in rows]
+        rows = [row for row in rows if only.lower() in row.name.lower()]
+        for job in _jobs_of(suite, rows, scale, seed, folders, whole=not only):
+            found.setdefault(job.path, job)
     if not found:
         raise InputError(f"no row has '{only}' in its name; there are {', '.join(dict.fromkeys(names))}")
     return list(found.values())
@@ -106,8 +107,7 @@ def _jobs_of(suite: Suite, rows: Sequence[Row], scale: Scale, seed: int, folders
     if seed == 1 and whole and set(COST) & set(suite.columns[scale.task]):
         work.append(_cost_job(scale, folders))
     if seed == 1 and whole and suite.name == "rank":
-        needed = tuple(folders.record(scale, one.id) for one in plans)
-        work.append(_rank_job(plans, scale, folders, needed))
+        work.append(_rank_job(plans, scale, folders))
     return work
 
 
@@ -159,10 +159,12 @@ def _cost_job(scale: Scale, folders: Folders) -> Job:
         with RunFolder(folders.runs / "cost").lock():
             return cost_record(list(plans.values()), scale, folders.runs)
 
-    return Job("time and memory of a step", folders.record(scale, "cost"), make)
+    return Job("time and memory of a step", folders.record(scale, f"cost-{digest(list(plans))}"), make)
 
 
-def _rank_job(plans: Sequence[Plan], scale: Scale, folders: Folders, needs: tuple[Path, ...]) -> Job:
+def _rank_job(plans: Sequence[Plan], scale: Scale, folders: Folders) -> Job:
+    needs = tuple(folders.record(scale, one.id) for one in plans)
+
     def make() -> dict[str, Any]:
         from fastmos.experiments.runs import rank_record
 
@@ -172,7 +174,8 @@ def _rank_job(plans: Sequence[Plan], scale: Scale, folders: Folders, needs: tupl
             raise InputError(f"ranks need weights that are not in {folders.runs}: delete these to train again: {names}")
         return rank_record(plans, scale, folders.runs)
 
-    return Job("ranks", folders.record(scale, "rank"), make, needs)
+    name = f"rank-{digest([one.id for one in plans])}"
+    return Job("ranks", folders.record(scale, name), make, needs)
 
 
 # ---- doing it

@@ -135,6 +135,7 @@ def rank_record(plans: Sequence[Plan], scale: Scale, runs: Path) -> dict[str, An
         measured.append(
             {
                 "name": one.name,
+                "run": one.id,
                 "mixtures": head.mixtures,
                 "width": width,
                 "parameters": sum(weight.numel() for weight in run.model.parameters()),

@@ -67,7 +67,7 @@ SCALES: dict[str, Scale] = {
             f"Adam, ten epochs; source in BPE; {CPU}",
             words=9781,
             codes=(3200, 1600, 320),
-            wide=360,
+            wide=316,
             seeds={"overall": 3},
         ),
         Scale(
@@ -87,7 +87,7 @@ SCALES: dict[str, Scale] = {
             f"30,000 against 10,000); cased; Adam, ten epochs; source in BPE; BLEU of detokenised text; {CPU}",
             words=15_000,
             codes=(5000, 2500, 500),
-            wide=360,
+            wide=308,
         ),
         Scale(
             "sample",
@@ -96,7 +96,7 @@ SCALES: dict[str, Scale] = {
             "3,000 pairs that a grammar makes up, and models of width 64: to see that everything works, no more",
             words=1762,
             codes=(600, 300, 120),
-            wide=88,
+            wide=80,
             learning=Learning(rounds=1, first_epochs=1, width=32, batch_tokens=500),
         ),
         Scale(
@@ -106,7 +106,7 @@ SCALES: dict[str, Scale] = {
             "the paper's corpus and settings; source in 30,000 words",
             words=30_000,
             codes=(10_000, 5000, 1000),
-            wide=316,
+            wide=292,
             usual_seeds=5,
         ),
         Scale(

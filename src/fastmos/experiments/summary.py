@@ -113,7 +113,12 @@ class _Found:
 
     def __init__(self, results: Sequence[Record]) -> None:
         self.groups: dict[str, list[Record]] = {}
-        self.others = {str(record["kind"]): record for record in results if record["kind"] in ("cost", "rank")}
+        self.rows = {
+            (str(record["kind"]), str(row.get("run"))): row
+            for record in results
+            if record["kind"] in ("cost", "rank")
+            for row in record["rows"]
+        }
         self.tables = {str(record["id"]): record for record in results if record["kind"] == "table"}
         for record in results:
             if record["kind"] == "run" and all(record.get(part) for part in ("config", "scores", "curve")):
@@ -123,10 +128,9 @@ class _Found:
         """The runs of a plan, by seed."""
         return sorted(self.groups.get(one.group, []), key=_seed)
 
-    def measured(self, kind: str, name: str) -> Record | None:
-        """The row of that name in what was measured for all rows at once."""
-        rows = self.others.get(kind, {}).get("rows", [])
-        return next((row for row in rows if row["name"] == name), None)
+    def measured(self, kind: str, one: Plan) -> Record | None:
+        """What was measured of a plan, for all rows at once: costs or ranks."""
+        return self.rows.get((kind, one.id))
 
 
 def _seed(record: Record) -> int:
@@ -152,13 +156,13 @@ def _lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
                 ours[column] = _score(column, suite.split, runs, [] if runs == baseline else baseline)
             elif column == "in use" and runs:
                 ours[column] = _mean([run["curve"][-1].get("mixtures_in_use") or 1.0 for run in runs])
-            elif column in COSTS and (cost := found.measured("cost", one.name)):
+            elif column in COSTS and (cost := found.measured("cost", one)):
                 way, what = COSTS[column]
                 ours[column] = Cell(cost[way][what], cost[way].get("ms_spread") if what == "ms" else None)
         paper = row.translation if scale.task == "translation" else row.captioning
         lines.append(Line(row.name, ours, dict(paper), one.name))
-    if set(columns) & COSTS.keys() and "cost" not in found.others:
-        missing.append("time and memory (cost)")
+    if set(columns) & COSTS.keys() and not all(found.measured("cost", one) for _, one in rows):
+        missing.append("time and memory")
     return lines, missing
 
 
@@ -229,10 +233,10 @@ def _rank_lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
     lines, _ = _lines(suite, scale, rows, found)
     with_ranks = []
     for line, (_, one) in zip(lines, rows, strict=True):
-        measured = found.measured("rank", one.name) or {}
+        measured = found.measured("rank", one) or {}
         ranks = {name: Cell(float(measured[name])) for name in ("rank", "bound", "parameters") if name in measured}
         with_ranks.append(Line(line.name, {**ranks, **line.ours}, line.paper, one.name))
-    return with_ranks, [] if "rank" in found.others else ["ranks (rank)"]
+    return with_ranks, [] if all("rank" in line.ours for line in with_ranks) else ["ranks"]
 
 
 LINES: dict[str, Callable[[Suite, Scale, Rows, _Found], Found]] = {

@@ -1,0 +1,185 @@
+"""`fastmos reproduce` at a scale of seconds: what is trained once, shared, passed over, measured and printed."""
+
+import gzip
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from fastmos.analysis.contexts import log_prob_batches
+from fastmos.analysis.inside import look_inside
+from fastmos.errors import InputError
+from fastmos.experiments import cost, prepare, reproduce, scales
+from fastmos.experiments.plans import plan
+from fastmos.experiments.scales import SCALES
+from fastmos.experiments.suites import OVERALL, RANK, SUITES
+from fastmos.files import read_json
+from fastmos.tables import Learning
+from fastmos.training import experiment, journal
+from fastmos.training.folder import RunFolder
+from fastmos.training.run import load
+
+SMALLER = {
+    r"width: 64": "width: 8",
+    r"embedding: 64": "embedding: 8",
+    r"epochs: 3": "epochs: 1",
+    r"beam: 3": "beam: 2",
+    r"max_length: 60": "max_length: 6",
+    r"source: \{kind: bpe, codes: 600\}": "source: {kind: bpe, codes: 120}",
+}
+TINY = Learning(rounds=1, first_epochs=1, width=8, batch_tokens=400)
+
+
+@pytest.fixture(autouse=True)
+def tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The scale `sample` with less text, smaller models and fewer words."""
+    configs = tmp_path / "configs"
+    configs.mkdir()
+    text = (scales.configs_folder() / "reproduce-sample.yaml").read_text(encoding="utf-8")
+    for pattern, smaller in SMALLER.items():
+        assert re.search(pattern, text)
+        text = re.sub(pattern, smaller, text)
+    (configs / "reproduce-sample.yaml").write_text(text, encoding="utf-8")
+    monkeypatch.setattr(scales, "configs_folder", lambda: configs)
+    monkeypatch.setattr(prepare, "SAMPLE", {"pairs": 150, "valid": 6, "test": 6})
+    monkeypatch.setitem(
+        SCALES, "sample", replace(SCALES["sample"], words=200, codes=(100, 60, 40), wide=10, learning=TINY)
+    )
+    monkeypatch.setattr(journal, "_board", lambda folder, step: None)
+    monkeypatch.chdir(tmp_path)
+
+
+def records(kind: str) -> list[dict[str, Any]]:
+    found = [read_json(path) for path in sorted(Path("results/sample").glob("*.json"))]
+    return [record for record in found if record["kind"] == kind]
+
+
+def test_overall_is_trained_once_and_its_runs_serve_other_suites(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reproduce.reproduce("overall", "sample", only="MoS")
+    assert len(records("run")) == 2 and len(records("table")) == 1
+    assert "Baseline: 0 of 1 seeds" in capsys.readouterr().out
+    reproduce.reproduce("overall", "sample")
+    said = capsys.readouterr().out
+    assert "28.91 ± 0.06" in said and "missing" not in said
+    for record in records("run"):
+        assert set(record["scores"]) >= {"valid", "test"}
+        assert len(record["statistics"]["test"]) == 6 and len(record["statistics"]["test"][0]) == 10
+        assert len(record["outputs"]["test"]) == 6 and record["curve"] and record["steps"] == 5
+        assert '"/' not in str(record["config"]) and "source" not in record["outputs"]
+    bpe = next(record for record in records("run") if record["name"].startswith("BPE"))
+    assert bpe["scores"]["valid_without_oov"]["words"] >= bpe["scores"]["valid_without_oov"]["replaced_words"]
+    inside = bpe["inside"]
+    assert len(inside["weights"]) == len(inside["attention"]) == len(inside["output"])
+    assert len(inside["attention"][0]) == len(inside["source"]) and len(inside["weights"][0]) == 9
+
+    def untrained(*arguments: object) -> None:
+        raise AssertionError("trained again")
+
+    monkeypatch.setattr(experiment, "train", untrained)
+    for suite in ("overall", "oov", "words"):
+        reproduce.reproduce(suite, "sample")
+    said = capsys.readouterr().out
+    assert "row 0" in said and "OOV words" in said and "missing" not in said
+
+
+def test_a_lost_record_is_made_again_from_the_run(capsys: pytest.CaptureFixture[str]) -> None:
+    reproduce.reproduce("overall", "sample", only="Baseline")
+    (path,) = Path("results/sample").glob("*.json")
+    before = read_json(path)
+    path.unlink()
+    reproduce.reproduce("overall", "sample", only="Baseline")
+    after = read_json(path)
+    timeless = ("provenance", "scores")
+    assert {name: after[name] for name in after if name not in timeless} == {
+        name: before[name] for name in before if name not in timeless
+    }
+    assert before["scores"]["test"]["bleu"] == after["scores"]["test"]["bleu"]
+
+
+def test_what_another_process_is_at_is_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
+    one = plan(OVERALL.rows[0], SCALES["sample"])
+    with RunFolder(Path("runs", one.id)).lock():
+        reproduce.reproduce("overall", "sample", only="Baseline")
+    said = capsys.readouterr()
+    assert "another process is at words" in said.err and "1 of 1 wait" in said.err
+    assert not records("run") and "Baseline: 0 of 1 seeds" in said.out
+
+
+def test_ranks_of_softmaxes_and_mixtures(capsys: pytest.CaptureFixture[str]) -> None:
+    reproduce.reproduce("rank", "sample")
+    (found,) = records("rank")
+    rows: dict[str, Mapping[str, Any]] = {
+        row.name: measured for row, measured in zip(RANK.rows, found["rows"], strict=True)
+    }
+    assert found["codes"] == 104 and found["width"] == 8
+    assert rows["Softmax"]["rank"] <= rows["Softmax"]["bound"] == 10
+    assert rows["Mixture of contexts, 9"]["rank"] <= 10 and rows["Softmax, parameters of nine"]["bound"] == 12
+    assert rows["Mixture of softmaxes, 9"]["bound"] == min(104, found["contexts"])
+    assert rows["Softmax"]["singular_values"][0][0] == 1
+    assert "missing" not in capsys.readouterr().out
+
+    run = load(Path("runs", rows["Mixture of softmaxes, 9"]["run"]), "cpu")
+    (batch,) = log_prob_batches(run, ["der mann schläft ."], ["the man sleeps ."])
+    torch.testing.assert_close(batch.exp().sum(-1), torch.ones(len(batch)))
+    assert len(batch) == len(run.target.encode("the man sleeps .")) + 1
+    inside = look_inside(run, "der mann schläft .")
+    assert inside.weights is not None and inside.attention is not None
+    for row in [*inside.weights, *inside.attention]:
+        assert sum(row) == pytest.approx(1.0, abs=1e-2)
+
+
+def test_costs_are_those_of_all_rows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    from fastmos.bench import measure
+
+    monkeypatch.setattr(measure, "extra_memory", lambda prepared, *given: prepared(*given) and 2_000_000)
+    monkeypatch.setattr(cost, "ROUNDS", 1)
+    scale = SCALES["sample"]
+    folders = reproduce.Folders(Path("runs").resolve(), Path("results"))
+    prepare.prepare_text(scale, folders.runs)
+    work = {job.name: job for job in reproduce.jobs([SUITES["same-budget"]], scale, folders, None, "")}
+    found = work["time and memory of a step"].make()
+    assert len(found["rows"]) == 8
+    assert all(row["plain"]["ms"] > 0 and row["fused"]["megabytes"] == 2.0 for row in found["rows"])
+
+
+def test_listing_trains_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    reproduce.reproduce("all", "sample", show=True)
+    said = capsys.readouterr().out
+    assert len(re.findall("^to do", said, re.MULTILINE)) == 18 + 4 + 2  # runs, tables, costs and ranks
+    assert not Path("runs").exists() and not Path("results").exists()
+
+
+@pytest.mark.parametrize(
+    ("suite", "scale", "only", "said"),
+    [
+        ("overal", "sample", "", "no suite 'overal'; choose one of overall, words"),
+        ("overall", "moon", "", "no scale 'moon'; choose one of paper, multi30k"),
+        ("wmt", "flickr8k", "", "the suite wmt has no rows at the scale flickr8k"),
+        ("overall", "sample", "x", "no row has 'x' in its name; there are Baseline"),
+    ],
+)
+def test_refusals(suite: str, scale: str, only: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        reproduce.reproduce(suite, scale, only=only)
+
+
+def test_europarl_is_cut_to_short_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FASTMOS_DATA", str(tmp_path / "data"))
+    monkeypatch.setattr(prepare, "EUROPARL", {"train": 3, "valid": 1})
+    monkeypatch.setattr(prepare, "LONGEST", 4)
+    (tmp_path / "data/europarl").mkdir(parents=True)
+    german = ["Ja, nein.", "Viel zu lang ist dieser Satz.", "Gut.", "", "So sei es.", "Danke."]
+    english = ["Yes, no.", "Too long.", "Good.", "Nothing.", "So be it.", "Thanks."]
+    for split in ("train", "valid"):
+        for language, lines in (("de", german), ("en", english)):
+            with gzip.open(tmp_path / f"data/europarl/{split}.{language}.gz", "wt", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line in lines)
+    prepare.prepare_text(SCALES["europarl"], tmp_path / "runs")
+    assert (tmp_path / "runs/europarl-50k/train.de").read_text() == "Ja, nein.\nGut.\nSo sei es.\n"
+    assert (tmp_path / "runs/europarl-50k/train.en").read_text() == "Yes, no.\nGood.\nSo be it.\n"

@@ -1,0 +1,110 @@
+"""Results to tables."""
+
+import statistics
+from typing import Any
+
+import pytest
+
+from fastmos.experiments.plans import Row, plan
+from fastmos.experiments.scales import SCALES
+from fastmos.experiments.suites import OVERALL, SUITES
+from fastmos.experiments.summary import Cell, shown, suite_tables, summarise
+
+SCALE = SCALES["multi30k"]
+
+
+def record(row: Row, seed: int, bleu: float, right: int = 6) -> dict[str, Any]:
+    one = plan(row, SCALE, seed)
+    scores = {split: {"bleu": bleu, "chrf": 2 * bleu, "nats_per_word": 2.0} for split in ("valid", "test")}
+    lines = [[9, 9, right + (line % 2), 3, 2, 1, 9, 8, 7, 6] for line in range(40)]
+    return {
+        "kind": "run",
+        "scale": "multi30k",
+        "name": one.name,
+        "config": one.config.model_dump(mode="json"),
+        "codes": 3200,
+        "curve": [{"step": 1, "bleu": bleu, "mixtures_in_use": 4.0}],
+        "scores": scores,
+        "statistics": {"valid": lines, "test": lines},
+    }
+
+
+def test_mean_spread_significance_and_what_is_missing() -> None:
+    baseline, _, bpe = OVERALL.rows
+    results = [record(baseline, seed, 30.0 + seed) for seed in (1, 2, 3)]
+    results += [record(bpe, seed, 33.0 + seed, right=8) for seed in (1, 2)]
+    table = summarise(OVERALL, SCALE, results)
+    assert [line.name for line in table.lines] == ["Baseline", "Hybrid-LightRNN-MoS", "BPE-MoS"]
+    first, second, third = (line.ours for line in table.lines)
+    assert first["BLEU"] == Cell(32.0, 1.0, 3) and not second
+    assert third["BLEU"].mean == 34.5 and third["BLEU"].spread == statistics.stdev([34, 35])
+    assert third["BLEU"].p is not None and third["BLEU"].p < 0.01
+    assert third["size"].text == "9 x 3,200"
+    assert table.lines[2].paper["BLEU"] == "28.91 ± 0.06"
+    assert table.missing == ["Hybrid-LightRNN-MoS: 0 of 3 seeds", "BPE-MoS: 2 of 3 seeds"]
+    assert "Multi30k" in table.differs
+
+
+def test_a_run_counts_in_every_suite_that_has_it() -> None:
+    found = {table.suite for table in suite_tables([record(OVERALL.rows[2], 1, 30.0)])}
+    assert found == {"overall", "oov", "same-budget", "rank", "mixtures"}
+
+
+def test_results_of_other_settings_or_without_scores_are_passed_over() -> None:
+    other = record(OVERALL.rows[0], 1, 30.0)
+    other["config"]["training"]["rate"] = 0.5
+    bare = {"kind": "run", "scale": "multi30k", "name": "x", "config": {"head": {"mixtures": 9}}}
+    assert suite_tables([other, bare]) == []
+    assert suite_tables([]) == []
+
+
+def test_costs_and_ranks_are_those_of_the_row() -> None:
+    row = SUITES["rank"].rows[0]
+    one = plan(row, SCALE)
+    rank = {"kind": "rank", "scale": "multi30k", "rows": [{"name": one.name, "run": one.id, "rank": 258, "bound": 258}]}
+    way = {"ms": 5.0, "ms_spread": 0.5, "megabytes": 7.0}
+    cost = {
+        "kind": "cost",
+        "scale": "multi30k",
+        "rows": [{"name": one.name, "run": one.id, "plain": way, "fused": way}],
+    }
+    tables = {table.suite: table for table in suite_tables([rank, cost])}
+    assert tables["rank"].lines[0].ours["rank"] == Cell(258.0)
+    assert tables["rank"].missing[0] == "ranks"  # of other rows
+    assert tables["same-softmaxes"].lines[2].ours["ms, plain"] == Cell(5.0, 0.5)
+    assert tables["same-softmaxes"].lines[2].ours["MB, fused"] == Cell(7.0)
+
+
+def test_the_oov_study_takes_the_best_seed() -> None:
+    runs = [record(OVERALL.rows[2], seed, 30.0 + seed) for seed in (1, 2)]
+    for run in runs:
+        run["scores"]["valid_without_oov"] = {"bleu": run["scores"]["valid"]["bleu"] - 1, "replaced_words": 5}
+    lines = summarise(SUITES["oov"], SCALE, runs).lines
+    assert [line.ours.get("BLEU", Cell()).mean for line in lines] == [32.0, 31.0, None]
+    assert lines[0].ours["OOV words"].mean == 5
+
+
+def test_words_are_rows_of_the_learnt_table() -> None:
+    one = plan(SUITES["words"].rows[0], SCALE)
+    assert one.table is not None
+    words = [[f"w{row}-{column}" if column < 9 else None for column in range(12)] for row in range(30)]
+    table = {"kind": "table", "scale": "multi30k", "id": one.table.id, "table": words}
+    lines = [line for line in summarise(SUITES["words"], SCALE, [table]).lines if line.ours]
+    assert len(lines) == 10
+    assert lines[1].name == "row 3" and (lines[1].ours["words"].text or "").startswith("w3-0 w3-1 ")
+
+
+@pytest.mark.parametrize(
+    ("cell", "column", "text"),
+    [
+        (Cell(28.791, 0.234, 3, 0.001), "BLEU", "28.79 ± 0.23 (3)**"),
+        (Cell(28.791, None, 1, 0.04), "BLEU", "28.79*"),
+        (Cell(28.791, None, 1, 0.4), "BLEU", "28.79"),
+        (Cell(2.0), "nats per word", "2.000"),
+        (Cell(12345.0), "parameters", "12,345"),
+        (Cell(text="3 x 10"), "size", "3 x 10"),
+        (Cell(), "BLEU", ""),
+    ],
+)
+def test_cells_as_text(cell: Cell, column: str, text: str) -> None:
+    assert shown(cell, column) == text
