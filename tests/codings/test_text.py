@@ -98,6 +98,17 @@ def test_moses_never_treats_a_line_twice(monkeypatch: pytest.MonkeyPatch) -> Non
     assert treated == ["a", "b", "c", "dd", "a"]
 
 
+def test_moses_remembers_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    memories: dict[tuple[str, str], moses._Memory] = {}
+    monkeypatch.setattr(moses, "_memories", memories)
+    monkeypatch.setattr(moses, "_rules", lambda direction, language: str.upper)
+    assert moses.tokenise(["a", "b", "a"], "en", remember=False) == ["A", "B", "A"]
+    assert not any(memories.values())
+    assert moses.tokenise(["a"], "en") == ["A"]
+    assert moses.tokenise(["a", "b"], "en", remember=False) == ["A", "B"]
+    assert list(memories["tokenise", "en"]) == ["a"]
+
+
 def test_moses_needs_no_guarded_main_module() -> None:
     """A script without `if __name__ == "__main__"` may call it."""
     script = (

@@ -36,14 +36,14 @@ class _Memory(dict[str, str]):
 _memories: dict[tuple[str, str], _Memory] = {}  # by direction and language
 
 
-def tokenise(lines: Sequence[str], language: str) -> list[str]:
-    """Tokens of each line, joined by spaces."""
-    return _treat("tokenise", lines, language)
+def tokenise(lines: Sequence[str], language: str, *, remember: bool = True) -> list[str]:
+    """Tokens of each line, joined by spaces; a stream that is read once has no use for what we remember."""
+    return _treat("tokenise", lines, language, remember)
 
 
 def detokenise(lines: Sequence[str], language: str) -> list[str]:
     """The text of each line of tokens."""
-    return _treat("detokenise", lines, language)
+    return _treat("detokenise", lines, language, remember=True)
 
 
 def check_language(language: str | None) -> None:
@@ -61,7 +61,7 @@ def _languages() -> list[str]:
     return sorted(set(NonbreakingPrefixes().available_langs.values()))
 
 
-def _treat(direction: str, lines: Sequence[str], language: str) -> list[str]:
+def _treat(direction: str, lines: Sequence[str], language: str, remember: bool) -> list[str]:
     """Look each line up; work on those not yet seen, on all cores if they are many."""
     known = _memories.setdefault((direction, language), _Memory())
     lines = [line.replace("\n", " ") for line in lines]
@@ -78,7 +78,8 @@ def _treat(direction: str, lines: Sequence[str], language: str) -> list[str]:
         results = list(map(_rules(direction, language), new))
     fresh = dict(zip(new, results, strict=True))
     treated = [known[line] if line in known else fresh[line] for line in lines]
-    known.remember(fresh)
+    if remember:
+        known.remember(fresh)
     return treated
 
 

@@ -281,7 +281,7 @@ def tokenised(pairs: Iterable[Pair], corpus: Corpus, lowercase: bool = False) ->
     while batch := list(islice(stream, LINES_AT_ONCE)):
         sides = []
         for side, language in enumerate((corpus.source, corpus.target)):
-            lines = moses.tokenise([" ".join(pair[side].split()) for pair in batch], language)
+            lines = moses.tokenise([" ".join(pair[side].split()) for pair in batch], language, remember=False)
             sides.append([line.lower() for line in lines] if lowercase else lines)
         yield from zip(*sides, strict=True)
 
