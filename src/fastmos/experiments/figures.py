@@ -143,7 +143,7 @@ def cost_figures(results: Sequence[Result], colours: Looks) -> list[str]:
     drawn = []
     pair = '<ul class="legend"><li><i class="pale"></i>plain formula</li><li><i class="full"></i>fused loss</li></ul>'
     for result in results:
-        batch = ", ".join(f"{name} {value}" for name, value in result.part("batch").items())
+        batch = ", ".join(f"{name} {value}" for name, value in result.part("batch").items() if value)
         for field, unit, title in (
             ("ms", "ms", "Time of a training step"),
             ("megabytes", "MB", "Memory of a training step"),
