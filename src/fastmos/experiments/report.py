@@ -99,7 +99,7 @@ def inside_section(runs: Sequence[Result], colours: Looks) -> str:
     drawn = figures.inside_figures(runs, colours)
     if not drawn:
         return ""
-    parts = ["<p>One sentence of ours on its way through each model; the darker a cell, the larger its weight.</p>"]
+    parts = ["<p>One sentence of ours on its way through each model; the stronger a cell, the larger its weight.</p>"]
     for place, (title, content) in enumerate(drawn):
         opened = " open" if place < 2 else ""
         parts.append(
