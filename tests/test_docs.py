@@ -22,6 +22,7 @@ NOT_RUN = {  # how many blocks of a document are only looked at
     "docs/assignment.md": 1,  # a benchmark
     "docs/captioning.md": 2,  # photos, and real data
     "docs/data.md": 1,  # a download
+    "docs/reproducing.md": 2,  # minutes, and real data
     "docs/results.md": 1,  # real data
     "docs/scaling.md": 3,  # a benchmark, eight GPUs, two machines
     "docs/training.md": 1,  # two processes
