@@ -10,6 +10,7 @@ from fastmos.errors import InputError
 from fastmos.experiments.plans import Plan, TablePlan
 from fastmos.experiments.scales import MAIN, Scale, base_config
 from fastmos.files import read_json, read_lines, written_whole
+from fastmos.progress import progress
 from fastmos.tables import learn_table
 from fastmos.tables.start import by_neighbours
 from fastmos.tables.words import WordText
@@ -50,12 +51,15 @@ def _cut(split: str, count: int, folder: Path) -> None:
     names = [data_path(f"${{FASTMOS_DATA}}/europarl/{split}.{language}.gz", Path()) for language in paths]
     pairs = zip(*map(read_lines, names), strict=True)
     kept: list[tuple[str, ...]] = []
-    while len(kept) < count and (some := list(islice(pairs, LINES_AT_ONCE))):
+    chunks = iter(lambda: list(islice(pairs, LINES_AT_ONCE)), [])
+    for some in progress(chunks, f"cutting {split} of Europarl, units of {LINES_AT_ONCE:,} lines"):
         lengths = [
             [len(line.split()) for line in moses.tokenise([pair[side] for pair in some], language)]
             for side, language in enumerate(paths)
         ]
         kept += [pair for pair, *words in zip(some, *lengths, strict=True) if min(words) > 0 and max(words) <= LONGEST]
+        if len(kept) >= count:
+            break
     for side, path in enumerate(paths.values()):
         _write(path, [pair[side] for pair in kept[:count]])
 
