@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fastmos.heads import (
@@ -249,3 +250,18 @@ def test_autocast_is_no_worse_than_the_formula() -> None:
 
 def test_two_ddp_processes_get_the_gradients_of_one(tmp_path: Path) -> None:
     run_script("ddp_script.py", FASTMOS_RENDEZVOUS=str(tmp_path / "rendezvous"))
+
+
+def test_a_start_near_the_softmax() -> None:
+    """Without noise every component is the softmax over tanh(g); with noise they differ, and little."""
+    torch.manual_seed(0)
+    head, hidden = MixtureOfSoftmaxes(16, 40, 3), torch.randn(20, 16)
+    softmax = torch.log_softmax(F.linear(torch.tanh(hidden), head.weight, head.bias), -1)
+    torch.nn.init.zeros_(head.latent.bias)
+    drawn = (head(hidden) - softmax).abs().max()
+    near = (head.near_softmax_()(hidden) - softmax).abs().max()
+    assert 0 < near < drawn / 2
+    torch.nn.init.zeros_(head.latent.weight)
+    torch.testing.assert_close(head.near_softmax_()(hidden), softmax)
+    with pytest.raises(ValueError, match="width is 8; a start near the softmax needs it to be hidden, 16"):
+        MixtureOfSoftmaxes(16, 40, 3, width=8).near_softmax_()

@@ -80,6 +80,7 @@ def test_missing_and_odd_files_get_a_sentence(tmp_path: Path) -> None:
             "head.tied with one softmax needs model.embedding 64 to equal model.width 256",
         ),
         ({"head": {"kind": "softmax", "mixtures": 1, "width": 8}}, "head.width 8 is for mixtures"),
+        ({"head": {"near_softmax": True, "width": 8}}, "head.near_softmax needs contexts as wide as the decoder, 256"),
         ({"model": {"kind": "transformer", "heads": 5}}, "model.width 256 is not a multiple of twice model.heads, 10"),
         ({"model": {"kind": "transformer", "input_feeding": True}}, "model.input_feeding is for the lstm"),
         ({"model": {"width": 5}}, "model.width 5 is odd"),

@@ -1,7 +1,7 @@
 """The heads: modules that hold parameters and say how contexts come of hidden states; `loss.py` does the rest."""
 
 from dataclasses import dataclass
-from typing import overload
+from typing import Self, overload
 
 import torch
 import torch.nn.functional as F
@@ -176,6 +176,18 @@ class MixtureOfSoftmaxes(Head):
         contexts = torch.tanh(self.latent(hidden)).view(*hidden.shape[:-1], self.mixtures, self.width)
         exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
         return self.dropout(contexts), F.log_softmax(self.prior(hidden), -1, dtype=exact)
+
+    @torch.no_grad()
+    def near_softmax_(self) -> Self:
+        """Start near a plain softmax: halve the W_k that were drawn and add the identity, so that h_k is tanh(g + noise).
+
+        Contexts drawn at random have to be learnt first, and a mixture then lags behind a softmax for some epochs.
+        """
+        if self.width != self.hidden:
+            raise ValueError(f"width is {self.width}; a start near the softmax needs it to be hidden, {self.hidden}")
+        layers = self.latent.weight.view(self.mixtures, self.width, self.hidden)
+        layers.mul_(0.5).add_(torch.eye(self.width, dtype=layers.dtype, device=layers.device))
+        return self
 
     @torch.no_grad()
     def usage(self, hidden: Tensor) -> Usage:

@@ -14,7 +14,7 @@ from fastmos.data import ContiguousBatches, EncodedText, SentenceBatches, check_
 from fastmos.data.captions import CaptionBatches, Pictures
 from fastmos.errors import InputError
 from fastmos.files import read_lines
-from fastmos.heads import build_head
+from fastmos.heads import MixtureOfSoftmaxes, build_head
 from fastmos.models import AttentionLSTM, Captioner, Generator, LanguageModel, Transformer, uniform_
 from fastmos.training.config import CodingChoice, Config, Texts, data_path
 from fastmos.training.folder import RunFolder
@@ -140,6 +140,8 @@ def build_model(config: Config, source: Coding | None, target: Coding, features:
     generator = Generator(body, output)
     if model.kind == "lstm":
         uniform_(generator, model.init)
+    if isinstance(output, MixtureOfSoftmaxes) and head.near_softmax:
+        output.near_softmax_()
     return generator
 
 

@@ -90,6 +90,7 @@ class Head(Section):
     mixtures: Count = 9  # how many softmaxes
     width: Amount = 0  # width of the contexts and output embedding; 0: that of the decoder
     dropout: Share = 0.0  # on the contexts
+    near_softmax: bool = False  # mixtures: start near one softmax, rather than with contexts drawn at random
     tied: bool = False  # use the target embedding as output embedding
 
 
@@ -239,6 +240,9 @@ def _contradictions(config: Config) -> Iterator[str]:
         yield f"head.width {head.width} is for mixtures; one softmax is as wide as the decoder, {model.width}"
     if head.tied and head.kind == "softmax" and output_width(config) != model.width:
         yield f"head.tied with one softmax needs model.embedding {model.embedding} to equal model.width {model.width}"
+    contexts = output_width(config) if head.tied else head.width or model.width
+    if head.near_softmax and contexts != model.width:
+        yield f"head.near_softmax needs contexts as wide as the decoder, {model.width}, not {contexts}"
     if model.kind == "transformer" and model.width % (2 * model.heads):
         yield f"model.width {model.width} is not a multiple of twice model.heads, {2 * model.heads}"
     if model.kind == "transformer" and model.input_feeding:
