@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fastmos.heads import (

@@ -179,7 +179,7 @@ class MixtureOfSoftmaxes(Head):
 
     @torch.no_grad()
     def near_softmax_(self) -> Self:
-        """Start near a plain softmax: halve the W_k that were drawn and add the identity, so that h_k is tanh(g + noise).
+        """Start near a plain softmax: halve the W_k that were drawn and add the identity; h_k is then tanh(g + noise).
 
         Contexts drawn at random have to be learnt first, and a mixture then lags behind a softmax for some epochs.
         """
