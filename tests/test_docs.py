@@ -2,14 +2,17 @@
 
 Fenced blocks marked `bash`, `sh` or `python` run from top to bottom, each document in a folder of its own that looks
 like a checkout. Where the text trains on the embedded sample, it does so on less of it. A block that needs data, hours
-or the network is marked `not-run`, and the number of those is written down here.
+or the network is marked `not-run`, and the number of those is written down here. A block marked `text` right below
+a Python block is what that prints, word for word; `text varies` only looks like it, where figures depend on rounding.
 """
 
+import contextlib
+import io
 import os
 import re
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +25,7 @@ NOT_RUN = {  # how many blocks of a document are only looked at
     "docs/assignment.md": 1,  # a benchmark
     "docs/captioning.md": 2,  # photos, and real data
     "docs/data.md": 1,  # a download
+    "docs/recipes.md": 2,  # photos, several GPUs
     "docs/reproducing.md": 2,  # minutes, and real data
     "docs/results.md": 1,  # real data
     "docs/scaling.md": 3,  # a benchmark, eight GPUs, two machines
@@ -30,6 +34,11 @@ NOT_RUN = {  # how many blocks of a document are only looked at
 }
 SMALLER = {  # what commands say -> what is run
     r"fastmos data sample \S+": r"\g<0> --pairs 120 --valid 4 --test 4",
+    r"codes: 1500": "codes: 100",  # these are lines of a config that a document writes
+    r"width: 128": "width: 8",
+    r"epochs: 10": "epochs: 1",
+    r"max_length: 60": "max_length: 5",
+    r"--training\.epochs 15": "--training.epochs 2",
 }
 SMALLER_CONFIG = {  # lines of configs/sample.yaml
     r"codes: 1500": "codes: 100",
@@ -50,6 +59,7 @@ class Block:
     runs: bool
     line: int  # its first one, in the document
     text: str
+    shown: str | None = None  # what it prints, if the document says so
 
 
 def blocks(document: str) -> list[Block]:
@@ -64,11 +74,18 @@ def blocks(document: str) -> list[Block]:
         elif line.startswith("```") and inside is not None:
             if words[0] in ("bash", "sh", "python"):
                 found.append(Block(words[0], "not-run" not in words[1:], begin, "\n".join(inside)))
+            elif words == ["text"] and found and end_of(found[-1]) == begin - 2:
+                found[-1] = replace(found[-1], shown="\n".join(inside))
             inside = None
         elif inside is not None:
             inside.append(line)
     assert inside is None, f"{document}, line {begin - 1}: this block does not end"
     return found
+
+
+def end_of(block: Block) -> int:
+    """The last line of a block's fence, with the empty line after it."""
+    return block.line + len(block.text.splitlines()) + 1
 
 
 @pytest.fixture
@@ -98,7 +115,10 @@ def test_what_is_written_works(document: str, checkout: Path, monkeypatch: pytes
     for block in blocks(document):
         if block.runs and block.language == "python":
             program = "\n" * (block.line - 1) + block.text  # so that errors name the document's lines
-            exec(compile(program, str(ROOT / document), "exec"), names)
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                exec(compile(program, str(ROOT / document), "exec"), names)
+            if block.shown is not None:
+                assert printed.getvalue().rstrip("\n") == block.shown, f"{document}, line {block.line}"
         elif block.runs:
             run_shell(document, block, checkout)
 
