@@ -57,9 +57,7 @@ class WordCoding(Coding):
         return cls(field(value, "words", str), Text.from_json(value.get("text")))
 
 
-def vocabulary(
-    lines: Iterable[str], text: Text, size: int | None, min_count: int, unk_share: float = 0.0
-) -> list[str]:
+def vocabulary(lines: Iterable[str], text: Text, size: int | None, min_count: int, unk_share: float = 0.0) -> list[str]:
     """At most `size` words that occur at least `min_count` times, the most frequent first."""
     if not 0 <= unk_share < 1:
         raise InputError(f"the share {unk_share} of words that become unk must be at least 0 and below 1")
