@@ -54,7 +54,10 @@ def test_results_of_other_settings_or_without_scores_are_passed_over() -> None:
     other = record(OVERALL.rows[0], 1, 30.0)
     other["config"]["training"]["rate"] = 0.5
     bare = {"kind": "run", "scale": "multi30k", "name": "x", "config": {"head": {"mixtures": 9}}}
-    assert suite_tables([other, bare]) == []
+    foreign = record(OVERALL.rows[0], 1, 30.0)
+    foreign["config"]["training"]["momentum"] = 0.9  # which configs do not know
+    table = {"kind": "table", "scale": "multi30k", "name": "without its id", "table": []}
+    assert suite_tables([other, bare, foreign, table]) == []
     assert suite_tables([]) == []
 
 

@@ -3,11 +3,13 @@
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from fastmos.errors import InputError
 from fastmos.experiments.plans import Plan, Row, group_id, plan
 from fastmos.experiments.scales import SCALES, Scale
 from fastmos.experiments.suites import OOV_ROWS, PAPER_WORDS, SUITES, Suite
@@ -119,10 +121,11 @@ class _Found:
             if record["kind"] in ("cost", "rank")
             for row in record["rows"]
         }
-        self.tables = {str(record["id"]): record for record in results if record["kind"] == "table"}
+        self.tables = {str(record.get("id")): record for record in results if record["kind"] == "table"}
         for record in results:
             if record["kind"] == "run" and all(record.get(part) for part in ("config", "scores", "curve")):
-                self.groups.setdefault(group_id(parse_config(record["config"], "a result")), []).append(record)
+                with suppress(InputError):  # of a version whose configs were others: no row comes to it
+                    self.groups.setdefault(group_id(parse_config(record["config"], "a result")), []).append(record)
 
     def runs(self, one: Plan) -> list[Record]:
         """The runs of a plan, by seed."""
