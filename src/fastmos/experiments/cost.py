@@ -8,13 +8,17 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastmos.experiments.plans import Plan
 from fastmos.experiments.runs import header
 from fastmos.experiments.scales import Scale
 from fastmos.training.config import Config
 from fastmos.training.folder import BusyError, RunFolder
+
+if TYPE_CHECKING:
+    from fastmos.data import Batch
+    from fastmos.models import Generator
 
 WAYS = {"plain": False, "fused": True}
 ROUNDS = 11
@@ -68,9 +72,6 @@ def training_step(root: Path, config: Config, fused: bool) -> Callable[[], objec
     """Loss and gradients, one thread, of the middle one by length of the validation text's batches."""
     import torch
 
-    from fastmos.codings import PAD
-    from fastmos.data import Batch
-    from fastmos.heads import Head, mixture_nll_reference
     from fastmos.training.build import build_model, load_codings, training_batches
     from fastmos.training.experiment import encode_split
 
@@ -79,12 +80,20 @@ def training_step(root: Path, config: Config, fused: bool) -> Callable[[], objec
     _, base = folder.read()
     source, target = load_codings(folder)
     pair = encode_split(config, "valid", source, target, base, folder)
-    model = build_model(config, source, target, pair.pictures.features.width if pair.pictures else 0).train()
-    head = model.head
-    assert isinstance(head, Head)
+    model = build_model(config, source, target, pair.pictures.features.width if pair.pictures else 0)
     batches = sorted(training_batches(config, pair, 0, 1).epoch(0), key=lambda batch: batch.tokens)
+    return repeated_step(model, fused, batches[0], batches[len(batches) // 2])
 
-    def step(batch: Batch) -> None:
+
+def repeated_step(model: "Generator", fused: bool, first: "Batch", measured: "Batch") -> Callable[[], object]:
+    """Loss and gradients of a batch, by the plain formula or fused, when `first` has made gradients exist."""
+    from fastmos.codings import PAD
+    from fastmos.heads import Head, mixture_nll_reference
+
+    head = model.train().head
+    assert isinstance(head, Head)
+
+    def step(batch: "Batch") -> None:
         if fused:
             loss = model(batch)[0].loss
         else:
@@ -95,5 +104,5 @@ def training_step(root: Path, config: Config, fused: bool) -> Callable[[], objec
             ).loss
         loss.backward()
 
-    step(batches[0])  # so that gradients exist, and libraries have what they keep
-    return partial(step, batches[len(batches) // 2])
+    step(first)  # libraries, too, then have what they keep
+    return partial(step, measured)

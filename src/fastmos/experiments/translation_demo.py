@@ -11,11 +11,11 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from fastmos.errors import InputError
+from fastmos.experiments.cost import repeated_step
 from fastmos.experiments.report import write_report
 from fastmos.experiments.runs import header, run_record
 from fastmos.files import provenance, read_json, read_lines, write_json, written_whole
@@ -196,36 +196,20 @@ def training_step(run: Path, fused: bool) -> Callable[[], object]:
     """A step (loss and gradients, one thread) of a run on the middle one, by length, of the test text's batches."""
     import torch
 
-    from fastmos.codings import PAD
-    from fastmos.data import Batch, EncodedText, SentenceBatches
-    from fastmos.heads import Head, mixture_nll_reference
+    from fastmos.data import EncodedText, SentenceBatches
     from fastmos.training.run import load
 
     torch.set_num_threads(1)
     loaded = load(run, "cpu")
-    model, data = loaded.model.train(), loaded.config.data.test
-    head = model.head
-    assert isinstance(head, Head) and loaded.source is not None
+    data = loaded.config.data.test
+    assert loaded.source is not None
     target = EncodedText.of(loaded.target.encode_lines(list(read_lines(loaded.base / data.target))))
     source = EncodedText.of(loaded.source.encode_lines(list(read_lines(loaded.base / data.source))))
     sentences = loaded.config.training.batch_sentences
     batches = list(SentenceBatches(target, source, sentences=sentences, shuffle=False).epoch(0))
     middle = sorted(batches, key=lambda batch: batch.tokens)[len(batches) // 2]
     first = next(SentenceBatches(target, source, sentences=1, shuffle=False).epoch(0))
-
-    def step(batch: Batch) -> None:
-        if fused:
-            loss = model(batch)[0].loss
-        else:
-            hidden, _ = model.body(batch)
-            contexts, log_prior = head.parts(hidden)
-            loss = mixture_nll_reference(
-                contexts, log_prior, head.weight, head.bias, batch.target, ignore_index=PAD
-            ).loss
-        loss.backward()
-
-    step(first)  # so that gradients exist, and libraries have what they keep
-    return partial(step, middle)
+    return repeated_step(loaded.model, fused, first, middle)
 
 
 def _write_results(
