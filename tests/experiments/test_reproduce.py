@@ -2,6 +2,7 @@
 
 import gzip
 import re
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,16 +13,19 @@ import torch
 
 from fastmos.analysis.contexts import log_prob_batches
 from fastmos.analysis.inside import look_inside
+from fastmos.data.backbones import extract, load_backbone
+from fastmos.data.scenes import write_scenes
 from fastmos.errors import InputError
-from fastmos.experiments import cost, prepare, reproduce, scales
+from fastmos.experiments import caption_demo, cost, prepare, reproduce, scales
 from fastmos.experiments.plans import plan
-from fastmos.experiments.scales import SCALES
+from fastmos.experiments.scales import MAIN, SCALES, Base, Scale
 from fastmos.experiments.suites import OVERALL, RANK, SUITES
 from fastmos.files import read_json
 from fastmos.tables import Learning
 from fastmos.training import experiment, journal
+from fastmos.training.config import write_config
 from fastmos.training.folder import RunFolder
-from fastmos.training.run import load
+from fastmos.training.run import average, load
 
 SMALLER = {
     r"width: 64": "width: 8",
@@ -100,6 +104,44 @@ def test_a_lost_record_is_made_again_from_the_run(capsys: pytest.CaptureFixture[
         name: before[name] for name in before if name not in timeless
     }
     assert before["scores"]["test"]["bleu"] == after["scores"]["test"]["bleu"]
+
+
+def test_where_several_last_checkpoints_are_kept_their_mean_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    keeps = Base("reproduce-sample.yaml", {"training": {"epochs": 3, "keep_last": 2}})
+    monkeypatch.setitem(SCALES, "sample", replace(SCALES["sample"], bases={MAIN: keeps}))
+    reproduce.reproduce("overall", "sample", only="Baseline")
+    (record,) = records("run")
+    folder = Path("runs", plan(OVERALL.rows[0], SCALES["sample"]).id)
+    assert len(record["curve"]) == 3
+    average(folder, Path("mean"), last=2)
+    texts = [Path("runs/sample-small", f"test.{language}").read_text("utf-8").splitlines() for language in ("de", "en")]
+    nats = [load(run, "cpu").evaluate(*texts).likelihood.nats_per_word for run in (Path("mean"), folder)]
+    assert record["scores"]["test"]["nats_per_word"] == pytest.approx(nats[0], abs=1e-9)
+    assert nats[0] != nats[1]
+
+
+def test_captions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Generated drawings, whose table is learnt from all captions; without Java, which takes long to start."""
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    (tmp_path / "runs").mkdir()
+    write_scenes(tmp_path / "data", train=60, valid=8, test=8)
+    extract(tmp_path / "data" / "images", tmp_path / "features.safetensors", load_backbone("colour-grid"))
+    text = write_config(caption_demo.config_of(caption_demo.Size(epochs=1, width=8)))
+    (tmp_path / "configs" / "scenes.yaml").write_text(
+        text.replace("data/", "../data/").replace(" features.", " ../features."), "utf-8"
+    )
+    scale = Scale("scenes", "captioning", {MAIN: Base("scenes.yaml")}, "drawings", 50, (48, 30, 20), learning=TINY)
+    monkeypatch.setitem(SCALES, "scenes", scale)
+    with pytest.warns(UserWarning, match="no java on PATH"):
+        reproduce.reproduce("overall", "scenes")
+    found = [read_json(path) for path in sorted(Path("results/scenes").glob("*.json"))]
+    runs = [record for record in found if record["kind"] == "run"]
+    assert len(runs) == 3 and len(found) == 4  # with the table
+    for record in runs:
+        assert len(record["outputs"]["test"]) == 8 and record["statistics"]["test"] is None
+        assert record["scores"]["test"]["nats_per_word"] > 0 and record["codes"] <= 50
+    said = capsys.readouterr().out
+    assert "29.64 ± 0.20" in said and "missing" not in said
 
 
 def test_what_another_process_is_at_is_passed_over(capsys: pytest.CaptureFixture[str]) -> None:

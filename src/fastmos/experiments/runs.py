@@ -1,6 +1,7 @@
 """What a trained run is worth: its record translates or captions once, and holds all that tables and pages show."""
 
 import json
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from fastmos.progress import progress
 from fastmos.training.captioning import Split, split_captions
 from fastmos.training.config import Config, data_path
 from fastmos.training.folder import RunFolder
-from fastmos.training.run import Run, load
+from fastmos.training.run import Run, average, load
 
 FORMAT = 1
 OUTPUTS = 12  # translations or captions that a record holds
@@ -32,7 +33,7 @@ SENTENCE = "zwei kinder spielen mit einem kleinen hund am strand ."
 def run_record(folder: Path, name: str, scale: str, words: int = 0, table: str | None = None) -> dict[str, Any]:
     """Judge a trained run. With BPE and a word model's number of `words`, also without the words that that lacks."""
     where = RunFolder(folder)
-    run = load(folder, "cpu")
+    run = load(_judged_folder(where), "cpu")
     log = [json.loads(line) for line in read_lines(where.log)]
     judged = _judge_captions(run) if run.origin is not None else _judge_translations(run, scale, words)
     return {
@@ -48,6 +49,17 @@ def run_record(folder: Path, name: str, scale: str, words: int = 0, table: str |
         "curve": [_point(line) for line in log if "nats_per_word" in line],
         **judged,
     }
+
+
+def _judged_folder(where: RunFolder) -> Path:
+    """The best checkpoint's, or that of the mean of the last ones, where the config keeps several."""
+    last = min(where.read()[0].training.keep_last, len(where.checkpoints.steps()))
+    if last < 2:
+        return where.root
+    mean = where.root.with_name(f"{where.root.name}-average")
+    shutil.rmtree(mean, ignore_errors=True)  # one that a kill left unfinished, perhaps
+    average(where.root, mean, last=last)
+    return mean
 
 
 def header(kind: str, scale: str, seed: int) -> dict[str, Any]:
