@@ -13,7 +13,7 @@ from fastmos.data.batches import Batch, decoding_batch
 from fastmos.errors import InputError
 from fastmos.heads import MixtureOfSoftmaxes
 from fastmos.models import AttentionLSTM, Generator, LanguageModel, Transformer, uniform_
-from fastmos.search import BLOCK, PENALTIES, Hypothesis, _compact, _top, beam_search, greedy, sample
+from fastmos.search import BLOCK, PENALTIES, Hypothesis, _best, _compact, beam_search, greedy, sample
 
 PAD, BOS, EOS, UNK = range(4)
 CODES = 8
@@ -178,16 +178,24 @@ def test_greedy_takes_the_best_code_at_every_step() -> None:
         assert ours[0].log_prob == pytest.approx(model.score(line, codes))
 
 
+@pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("k", [1, 3, 6])
 @pytest.mark.parametrize("length", [1, 5, 24 * BLOCK - 1, 24 * BLOCK, 30 * BLOCK + 7])
-def test_top_is_topk(length: int, k: int) -> None:
-    x = torch.stack([torch.randperm(length, generator=torch.Generator().manual_seed(n)) for n in range(7)]).double()
+def test_best_is_topk_of_a_sentence(length: int, k: int, width: int) -> None:
+    draw = torch.Generator().manual_seed(length)
+    orders = [torch.randperm(length * width, generator=draw) for _ in range(7)]
+    padded = torch.stack(orders).view(7 * width, length).double()
+    x = torch.cat([padded, padded], 1)[:, :length]  # rows may lie apart, as the heads make them
     x[0, length // 2 :] = -torch.inf
-    x[1] = x[1].sort().values
-    ours, theirs = _top(x, k), x.topk(min(k, length))
-    assert torch.equal(ours[0], theirs.values)
-    assert torch.equal(x.gather(1, ours[1]), theirs.values)
-    assert all(len(set(row)) == len(row) for row in ours[1].tolist())
+    x[width : 2 * width] = x[width : 2 * width].flatten().sort().values.view(width, length)
+    live = torch.randn(7, width, generator=draw, dtype=torch.float64) * length
+    live[2, 1:] = -torch.inf
+    total, parents, codes = _best(live, x, k)
+    everything = (live[..., None] + x.view(7, width, length)).flatten(1)
+    places = parents * length + codes
+    assert torch.equal(total, everything.topk(min(k, width * length)).values)
+    assert torch.equal(total, everything.gather(1, places))
+    assert all(len(set(row)) == len(row) for row in places.tolist())
 
 
 @pytest.mark.parametrize(

@@ -86,16 +86,14 @@ def beam_search(
         log_probs, state = model.step(last, state)  # [N, V]
         _forbid(log_probs, coding, last, time < min_length, (time >= longest).repeat_interleave(width))
 
-        # The best continuations of each row, then of each sentence: so many that without eos `beam` are left.
-        values, codes = _top(log_probs, beam + 1)  # [N, k]
+        # The best continuations of each sentence: so many that without eos `beam` are left.
+        total, parents, codes = _best(live, log_probs, 2 * beam)  # [B, 2 beam]
         del log_probs  # the next ones take its memory: fresh pages cost a tenth of a step
-        total = (live[..., None] + values.view(sentences, width, -1)).flatten(1)  # [B, w k]
-        total, best = total.topk(min(2 * beam, total.shape[1]))  # [B, 2 beam]
-        parents, codes = best // values.shape[1], codes.view(sentences, -1).gather(1, best)
 
         ended = codes == coding.eos
         norm = float(penalty(torch.tensor(time + 1.0, dtype=torch.float64), alpha))
         good = ended[:, :beam] & (total[:, :beam] / norm > worst[:, None])
+        good &= good.cumsum(1) <= nbest  # they come best first
         for b, rank in good.nonzero().tolist():
             new = _hypothesis(past[b, parents[b, rank]], total[b, rank], norm, finished=True)
             worst[b] = _enter(found[lines[b]], new, nbest)
@@ -227,21 +225,28 @@ def _forbid(log_probs: Tensor, coding: Coding, last: Tensor, too_short: bool, at
         log_probs[:, coding.eos] = eos
 
 
-def _top(x: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """The k greatest of each row of x [N, V] and their places, as `topk`, which is slow on long rows.
+def _best(live: Tensor, log_probs: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The k likeliest continuations of each sentence, best first: log-probabilities, parents and codes [B, k].
 
-    They lie in the k blocks that have the greatest maxima, or in the few places after the last whole block.
+    Rows of log-probabilities [N, V] continue live hypotheses [B, w]. As `topk` is slow on long rows, blocks of codes
+    come first: the k best lie in the k blocks that have the greatest maxima, or in the few codes after the last block.
     """
-    blocks = x.shape[1] // BLOCK
-    if blocks < 4 * k:
-        values, places = x.topk(min(k, x.shape[1]))
-        return values, places
-    whole = x[:, : blocks * BLOCK].view(len(x), blocks, BLOCK)  # [N, blocks, BLOCK]
-    best = whole.amax(2).topk(k).indices[..., None]  # [N, k, 1]
-    rest = torch.arange(blocks * BLOCK, x.shape[1], device=x.device).expand(len(x), -1)
-    places = torch.cat([(best * BLOCK + torch.arange(BLOCK, device=x.device)).flatten(1), rest], 1)
-    values, among = x.gather(1, places).topk(k)
-    return values, places.gather(1, among)
+    (sentences, width), codes = live.shape, log_probs.shape[1]
+    rows, blocks = log_probs.view(sentences, width, codes), codes // BLOCK
+    if width * blocks < 4 * k:
+        total, places = (live[..., None] + rows).flatten(1).topk(min(k, width * codes))
+        return total, places // codes, places % codes
+    whole = rows[..., : blocks * BLOCK].view(sentences, width, blocks, BLOCK)
+    first = (live[..., None] + whole.amax(3)).flatten(1).topk(k).indices  # [B, k] among the w blocks of a sentence
+    parents, block = first // blocks, first % blocks
+    sentence, parent, code = (torch.arange(size, device=live.device) for size in (sentences, width, codes))
+    inside = live.gather(1, parents)[..., None] + whole[sentence[:, None], parents, block]  # [B, k, BLOCK]
+    behind = live[..., None] + rows[..., blocks * BLOCK :]  # [B, w, rest]
+    total, best = torch.cat([inside.flatten(1), behind.flatten(1)], 1).topk(k)
+    inside = (parents * codes + block * BLOCK)[..., None] + code[:BLOCK]  # the same places, as parent * V + code
+    behind = (parent[:, None] * codes + code[blocks * BLOCK :]).expand_as(behind)
+    places = torch.cat([inside.flatten(1), behind.flatten(1)], 1).gather(1, best)
+    return total, places // codes, places % codes
 
 
 def _truncate(logits: Tensor, top_k: int | None, top_p: float | None) -> Tensor:
