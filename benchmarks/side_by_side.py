@@ -196,12 +196,11 @@ class Contender:
 
 def compare(body: str, folder: Path, pythons: dict[str, Path], plan: Plan) -> dict[str, Any]:
     """For each measure, the answers of each contender, round by round."""
-    translate = {"do": "translate", "beam": plan.beam, "batch": plan.batch}
+    translate = {"do": "translate", "beam": plan.beam, "batch": plan.batch, "alpha": 0.0}
     commands: dict[str, dict[str, Any]] = {
         "training": {"do": "train", "steps": plan.steps},
-        "fixed": {**translate, "alpha": 0.0, "shortest": plan.fixed, "longest": plan.fixed},
-        "none": {**translate, "alpha": 0.0, "shortest": 1, "longest": plan.longest},
-        "gnmt": {**translate, "alpha": 1.0, "shortest": 1, "longest": plan.longest},
+        "fixed": {**translate, "shortest": plan.fixed, "longest": plan.fixed},
+        "free": {**translate, "shortest": 1, "longest": plan.longest},
     }
     with ExitStack() as stack:
         running = {}
@@ -234,8 +233,7 @@ def in_turns(
 COLUMNS = {  # measure: title, what is counted, how it is written
     "training": ("training, target tokens/s", "tokens", ",.0f"),
     "fixed": ("beam {beam}, {fixed} steps a sentence, sentences/s", "lines", ".1f"),
-    "none": ("beam {beam}, no length penalty, sentences/s", "lines", ".1f"),
-    "gnmt": ("beam {beam}, GNMT length penalty, sentences/s", "lines", ".1f"),
+    "free": ("beam {beam}, each stops when it will, sentences/s", "lines", ".1f"),
 }
 Answers = dict[str, list[dict[str, float]]]  # of a measure, by contender
 
@@ -245,14 +243,13 @@ def table(report: dict[str, Any]) -> str:
     plan, all_figures = report["plan"], report["figures"]
     titles = [title.format(**plan) for title, _, _ in COLUMNS.values()]
     rows = [f"| | {' | '.join(titles)} |", "|---|" + "---:|" * len(titles)]
-    learnt = ["| | loss at the end, nats a token | codes a translation, no penalty | GNMT |", "|---|---:|---:|---:|"]
+    learnt = ["| | loss at the end, nats a token | codes a translation |", "|---|---:|---:|"]
     for body, figures in all_figures.items():
         for name in CONTENDERS:
             speeds = [speed(figures[measure], name, counted, form) for measure, (_, counted, form) in COLUMNS.items()]
             rows.append(f"| {body}: {name} | {' | '.join(speeds)} |")
-            lengths = [length(figures[measure], name) for measure in ("none", "gnmt")]
             loss = figures["training"][name][-1]["loss"]
-            learnt.append(f"| {body}: {name} | {loss:.2f} | {' | '.join(lengths)} |")
+            learnt.append(f"| {body}: {name} | {loss:.2f} | {length(figures['free'], name)} |")
     about = (
         f"{report['data']}. Medians of {plan['rounds']} rounds; in brackets how many times JoeyNMT's speed in the same "
         "round that is: median, and half the distance between the quartiles."
