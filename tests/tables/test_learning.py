@@ -81,6 +81,19 @@ def test_a_learnt_table_is_better_than_a_random_one(tmp_path: Path) -> None:
     assert _purity(found.coding) > _purity(start) + 0.05
 
 
+def test_unk_is_learnt_unless_told_otherwise(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A tenth of the words seen once are unknown, so that held-out ones are not the first that the model meets."""
+    train, valid = write_texts(tmp_path)
+    once = [f"once{number:02d}" for number in range(20)]
+    train.write_text(train.read_text() + "".join(f"d0 {word} v0\n" for word in once))
+    valid.write_text("d0 new v0\n")
+    quick = replace(QUICK, rounds=0)
+    left_out = [word for word in once if word not in learnt(tmp_path, "usual", quick).coding.table_words]
+    assert 2 <= len(left_out) <= 3 and "figures will be poor" not in capsys.readouterr().err
+    assert set(once) <= set(learnt(tmp_path, "all", quick, unk_share=0.0).coding.table_words)
+    assert "1 held-out words are unknown, but none to learn from" in capsys.readouterr().err
+
+
 def _purity(coding: TableCoding) -> float:
     """The share of words that belong to their row's commonest class."""
     rows = [[word[0] for word in coding.row_words(row) if word] for row in range(coding.rows)]

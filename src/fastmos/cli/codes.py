@@ -22,9 +22,9 @@ Output = Annotated[Path | None, arg(aliases=["-o"])]
 
 # Options that only some kinds of coding know.
 OPTIONS = {
-    "words": {"size", "min_count"},
+    "words": {"size", "min_count", "unk_share"},
     "bpe": {"size", "merges", "threshold"},
-    "table": {"size", "words", "min_count", "frequent", "rows", "columns", "table", "seed"},
+    "table": {"size", "words", "min_count", "unk_share", "frequent", "rows", "columns", "table", "seed"},
 }
 LEARNT = ("valid", "start", "method", "rounds", "epochs", "width")  # options that only learnt tables know
 
@@ -37,6 +37,7 @@ def learn(
     size: int | None = None,
     min_count: int | None = None,
     words: int | None = None,
+    unk_share: float | None = None,
     table: Literal["frequency", "diagonal", "random", "learnt"] | None = None,
     seed: int | None = None,
     valid: tuple[Path, ...] = (),
@@ -64,6 +65,8 @@ def learn(
         size: How many codes at most, beside the four special ones.
         min_count: words, table: leave out words that occur less often.
         words: table: how many words the vocabulary holds; all by default.
+        unk_share: words, table: leave out this share of the words that occur once, so that a model learns unk; 0 by
+            default, 0.1 for learnt tables.
         table: table: fill it by frequency, row by row (the default) or along diagonals, which shares frequent words out
             to all rows and columns; at random; or as a language model learns it from the text, in rounds (the same
             command goes on after an interruption).
@@ -90,6 +93,7 @@ def learn(
         "size": size,
         "min_count": min_count,
         "words": words,
+        "unk_share": unk_share,
         "table": table,
         "seed": seed,
         "frequent": frequent,

@@ -30,7 +30,8 @@ from fastmos.training.distributed import World, join_world, leave_world
 from fastmos.training.folder import RunFolder
 
 STARTS = ("neighbours", "diagonal", "frequency", "random")
-SIDES = ("size", "words", "min_count", "frequent", "rows", "columns")
+SIDES = ("size", "words", "min_count", "unk_share", "frequent", "rows", "columns")
+UNK_SHARE = 0.1  # a language model that never met unk loses its place in a line, row or column, at the first one
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ def learn_table(
     size: int | None = None,
     words: int | None = None,
     min_count: int | None = None,
+    unk_share: float | None = None,
     frequent: int | None = None,
     rows: int | None = None,
     columns: int | None = None,
@@ -59,15 +61,16 @@ def learn_table(
 ) -> LearntTable:
     """Learn which words of the training text share rows and columns, and write the table that suits `valid` best.
 
-    The vocabulary and the table's sides are chosen as `TableCoding.learn` does; `start` fills the table by neighbours,
-    frequency or at random, or is a table, or the file of one, that brings all that along. Called again after a kill it
-    goes on, and under torchrun all processes share the work. The same seed gives the same table.
+    The vocabulary and the table's sides are chosen as `TableCoding.learn` does, but a tenth of the words that occur
+    once are left out unless `unk_share` says otherwise, so that unk is learnt, too. `start` fills the table by
+    neighbours, frequency or at random, or is a table, or the file of one, that brings all that along. Called again
+    after a kill it goes on, and under torchrun all processes share the work. The same seed gives the same table.
     """
     learning, output = learning or Learning(), Path(output)
     folder = output.with_suffix(".learning")
     if folder == output:
         raise InputError(f"{output}: that is the name of the folder of this table's learning; end it in .json")
-    sides = dict(zip(SIDES, (size, words, min_count, frequent, rows, columns), strict=True))
+    sides = dict(zip(SIDES, (size, words, min_count, unk_share, frequent, rows, columns), strict=True))
     world = join_world()
     try:
         with RunFolder(folder).lock() if world.first else nullcontext():
@@ -84,7 +87,7 @@ def _begin(
     output: Path,
     train: list[Path],
     start: str | Path | TableCoding,
-    sides: dict[str, int | None],
+    sides: dict[str, int | float | None],
     text: Text | None,
     seed: int,
 ) -> None:
@@ -122,10 +125,11 @@ def _given_table(path: Path) -> TableCoding:
 
 
 def _filled(
-    folder: Path, train: list[Path], start: str, sides: dict[str, int | None], text: Text | None, seed: int
+    folder: Path, train: list[Path], start: str, sides: dict[str, int | float | None], text: Text | None, seed: int
 ) -> TableCoding:
     """A table over the words of the training text."""
-    options: dict[str, Any] = {name: value for name, value in sides.items() if value is not None}
+    given = {name: value for name, value in sides.items() if value is not None}
+    options: dict[str, Any] = {"unk_share": UNK_SHARE, **given}
     table = "frequency" if start == "neighbours" else start
     lines = chain.from_iterable(map(read_lines, train))
     coding = TableCoding.learn(lines, **options, table=table, seed=seed, text=text)
@@ -161,6 +165,8 @@ def _learn(
     if world.first:
         counted = f"{len(start.table_words):,} words in {start.rows} x {start.columns} cells"
         _say(f"{counted}, {int(train.counts(len(start.table_words)).sum()) / train.running:.1%} of the running words")
+        if valid.unknown and not train.unknown:
+            _say(f"{valid.unknown:,} held-out words are unknown, but none to learn from: its figures will be poor")
     if rounds.now.best >= 0:
         publish()  # a kill may have come between the state and these files
     rounds.run(folder / "state.safetensors", publish)
