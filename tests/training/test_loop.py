@@ -110,6 +110,15 @@ def test_a_collapsed_mixture_is_said(
     assert [record["effective_mixtures"] for record in records(digits / "run") if "bleu" in record] == [1.05]
 
 
+@pytest.mark.parametrize(("line", "said"), [("1 2 3", False), ("1 x 3", True)])
+def test_unknown_words_that_come_too_late_are_said(
+    line: str, said: bool, digits: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (digits / "valid.b").write_text(f"{line}\n" * 8)
+    train(tiny(training={"epochs": 1}), digits, digits / "run")
+    assert ("valid.b: 8 unknown words, but none to learn from" in capsys.readouterr().err) == said
+
+
 @pytest.mark.parametrize(
     ("training", "state", "due"),
     [

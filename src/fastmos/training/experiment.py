@@ -1,10 +1,11 @@
 """An experiment from its config to its end: `fastmos train`."""
 
 import sys
+from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
-from fastmos.codings import Coding
+from fastmos.codings import UNK, Coding
 from fastmos.files import provenance, read_lines
 from fastmos.models import Captioner
 from fastmos.training.build import (
@@ -75,6 +76,8 @@ def _train(config: Config, base: Path, folder: RunFolder, world: World) -> None:
     try:
         parameters = sum(parameter.numel() for parameter in model.parameters())
         journal.say(_summary(config, pair, len(target), parameters, batches, world))
+        for warning in _unlearnt_unk([coding for coding in (source, target) if coding], pair, valid):
+            journal.say(warning)
         if state.step:
             journal.say(f"going on from step {state.step:,}")
         journal.write({"step": state.step, "parameters": parameters, "about": provenance(config.training.seed)})
@@ -113,6 +116,14 @@ def _best(config: Config, state: State) -> str:
     if config.training.measure == "nats":
         return f"best nats per word {-value:.4f}"
     return f"best {'CIDEr' if config.training.measure == 'cider' else 'BLEU'} {value:.2f}"
+
+
+def _unlearnt_unk(codings: list[Coding], pair: Pair, valid: Pair) -> Iterator[str]:
+    """A model that first meets unk when it is judged is thrown off its track for the rest of the line."""
+    for coding, text, judged in zip(codings, pair.texts(), valid.texts(), strict=True):
+        unknown = int((judged.codes == UNK).sum()) if coding.kind != "bpe" else 0
+        if unknown and not (text.codes == UNK).any():
+            yield f"{judged.name}: {unknown:,} unknown words, but none to learn from; set unk_share in its coding"
 
 
 def _summary(config: Config, pair: Pair, codes: int, parameters: int, batches: Batches, world: World) -> str:
