@@ -196,7 +196,7 @@ class Contender:
 
 def compare(body: str, folder: Path, pythons: dict[str, Path], plan: Plan) -> dict[str, Any]:
     """For each measure, the answers of each contender, round by round."""
-    translate = {"do": "translate", "beam": plan.beam, "batch": plan.batch, "alpha": 0.0}
+    translate = {"do": "translate", "beam": plan.beam, "batch": plan.batch}
     commands: dict[str, dict[str, Any]] = {
         "training": {"do": "train", "steps": plan.steps},
         "fixed": {**translate, "shortest": plan.fixed, "longest": plan.fixed},

@@ -18,11 +18,10 @@ class Contender(Protocol):
         """Learn from so many batches: target tokens (eos counts, padding does not), and the loss of each in nats."""
         ...
 
-    def translate(self, beam: int, batch: int, alpha: float, shortest: int, longest: int) -> dict[str, float]:
-        """Translate the test lines: how many they are, and how many codes were written.
+    def translate(self, beam: int, batch: int, shortest: int, longest: int) -> dict[str, float]:
+        """Translate the test lines, without length penalty: how many they are, and how many codes were written.
 
-        `alpha` is the exponent of the GNMT length penalty, 0 for none. `longest` is the number of decoding steps a
-        sentence may take; the first `shortest` of them cannot end it.
+        `longest` is the number of decoding steps a sentence may take; the first `shortest` of them cannot end it.
         """
         ...
 

@@ -53,7 +53,7 @@ class Fastmos:
         tokens, loss = recent.tokens - tokens, float(recent.loss) - loss
         return {"tokens": tokens, "loss": loss / tokens}
 
-    def translate(self, beam: int, batch: int, alpha: float, shortest: int, longest: int) -> dict[str, float]:
+    def translate(self, beam: int, batch: int, shortest: int, longest: int) -> dict[str, float]:
         self.model.eval()
         sources = self.source.encode_lines(self.lines)
         found = []
@@ -63,8 +63,7 @@ class Fastmos:
                 self.target,
                 decoding_batch(sources[first : first + batch]),
                 beam=beam,
-                normalise="gnmt" if alpha else "none",
-                alpha=alpha,
+                normalise="none",
                 min_length=min(shortest, longest - 1),
                 max_length=longest - 1,  # our lengths leave eos out, which takes a step
             )

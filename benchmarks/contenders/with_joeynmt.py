@@ -68,11 +68,11 @@ class JoeyNMT:
             tokens, loss = tokens + batch.ntokens, loss + mean * batch.ntokens
         return {"tokens": tokens, "loss": loss / tokens}
 
-    def translate(self, beam: int, batch: int, alpha: float, shortest: int, longest: int) -> dict[str, float]:
+    def translate(self, beam: int, batch: int, shortest: int, longest: int) -> dict[str, float]:
         # `predict` does not pass the least length on, so `search` gets it here.
         joeynmt.prediction.search = partial(search, min_output_length=shortest)
         args = self.args.test._replace(
-            beam_size=beam, batch_size=batch, batch_type="sentence", beam_alpha=alpha, max_output_length=longest
+            beam_size=beam, batch_size=batch, batch_type="sentence", beam_alpha=0.0, max_output_length=longest
         )
         _, _, texts, _, _, _ = predict(
             self.model, self.test, self.args.device, self.args.n_gpu, args=args, autocast=self.args.autocast
