@@ -97,6 +97,15 @@ def test_train_goes_on_and_says_when_it_is_done(tmp_path: Path, run_command: Com
     assert (other.code, other.err) == (2, sentence)
 
 
+def test_a_refused_start_does_not_stand_in_the_way(tmp_path: Path, run_command: Command) -> None:
+    write_digits(tmp_path)
+    path, folder = write_yaml(tmp_path), tmp_path / "run"
+    few = ["--codings.target.kind", "bpe", "--codings.target.codes", 1]
+    refused = run_command("train", path, "--folder", folder, *few)
+    assert refused.code == 2 and "1 codes are too few" in refused.err
+    assert run_command("train", path, "--folder", folder).code == 0
+
+
 def test_train_goes_in_runs_by_the_name_of_its_file(
     tmp_path: Path, run_command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:

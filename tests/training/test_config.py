@@ -48,6 +48,8 @@ def test_written_config_reads_the_same(tmp_path: Path) -> None:
         ("model: {layers: 0}", "model.layers: input should be greater than or equal to 1, not 0"),
         ("model: {kind: gru}", "model.kind: input should be 'lstm' or 'transformer', not 'gru'"),
         ("model: {dropout: 1.0}", "model.dropout: input should be less than 1, not 1.0"),
+        ("training: {rate: .inf}", "training.rate: input should be a finite number, not inf"),
+        ("model: {init: 1.0e+39}", "model.init: input should be less than or equal to 100, not 1e+39"),
         ("- model", "holds no sections; see the configs folder for examples"),
         ("", "holds no sections; see the configs folder for examples"),
         ("a: [", "not valid YAML"),

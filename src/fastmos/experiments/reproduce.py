@@ -56,6 +56,8 @@ def reproduce(
     """Do what is missing, unless `show`, and print the tables of a suite, or of all."""
     if suite not in (*SUITES, ALL):
         raise InputError(f"no suite '{suite}'; choose one of {', '.join(SUITES)} or {ALL}")
+    if seeds is not None and seeds < 1:
+        raise InputError(f"{seeds} seeds train nothing; give at least 1")
     folders = Folders(runs.resolve(), results)
     chosen = list(SUITES.values()) if suite == ALL else [SUITES[suite]]
     scales = [one for one in scales_called(scale) if any(some.rows_at(one) for some in chosen)]

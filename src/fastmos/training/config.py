@@ -22,7 +22,7 @@ Positive = Annotated[float, Field(gt=0)]
 class Section(BaseModel):
     """A part of the config: it never changes, and takes no key it does not know."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class Texts(Section):
@@ -75,7 +75,7 @@ class Model(Section):
     embedding: Amount = 0  # lstm: width of the embeddings; 0: as the decoder
     embedding_dropout: Share = 0.0  # lstm: on the embeddings
     input_feeding: bool = False  # lstm: feed g into the next step
-    init: Positive = 0.1  # lstm: all parameters start from U(-init, init)
+    init: Annotated[float, Field(gt=0, le=100)] = 0.1  # lstm: all parameters start from U(-init, init)
     inner: Count = 1024  # Transformer: width inside the feed-forward layers
     inner_dropout: Share = 0.0  # Transformer: inside attention and feed-forward layers
     heads: Count = 4  # Transformer: attention heads
