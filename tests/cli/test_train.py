@@ -95,6 +95,9 @@ def test_train_goes_on_and_says_when_it_is_done(tmp_path: Path, run_command: Com
     other = run_command("train", path, "--folder", folder)
     sentence = f"fastmos: {folder}: was trained with model.width 6, not 8; give another --folder\n"
     assert (other.code, other.err) == (2, sentence)
+    (folder / "state.safetensors").unlink()  # which takes the most room; what was learnt is still safe
+    other = run_command("train", path, "--folder", folder)
+    assert (other.code, other.err) == (2, sentence)
 
 
 def test_a_refused_start_does_not_stand_in_the_way(tmp_path: Path, run_command: Command) -> None:

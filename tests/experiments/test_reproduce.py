@@ -211,6 +211,11 @@ def test_refusals(suite: str, scale: str, only: str, said: str) -> None:
         reproduce.reproduce(suite, scale, only=only)
 
 
+def test_no_seeds_are_refused() -> None:
+    with pytest.raises(InputError, match="0 seeds train nothing; give at least 1"):
+        reproduce.reproduce("overall", "sample", seeds=0)
+
+
 def test_europarl_is_cut_to_short_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTMOS_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(prepare, "EUROPARL", {"train": 3, "valid": 1})

@@ -123,7 +123,7 @@ def _unlearnt_unk(codings: list[Coding], pair: Pair, valid: Pair) -> Iterator[st
     for coding, text, judged in zip(codings, pair.texts(), valid.texts(), strict=True):
         unknown = int((judged.codes == UNK).sum()) if coding.kind != "bpe" else 0
         if unknown and not (text.codes == UNK).any():
-            yield f"{judged.name}: {unknown:,} unknown words, but none to learn from; set unk_share in its coding"
+            yield f"warning: {judged.name}: {unknown:,} unknown words, but none to learn from; set unk_share"
 
 
 def _summary(config: Config, pair: Pair, codes: int, parameters: int, batches: Batches, world: World) -> str:
