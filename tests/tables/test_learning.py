@@ -302,6 +302,19 @@ def missing_text(folder: Path) -> None:
     learnt(folder)
 
 
+def blank_text(folder: Path) -> None:
+    (folder / "valid").write_text(" \n\n")
+    learnt(folder)
+
+
+def output_is_a_folder(folder: Path) -> None:
+    (folder / "table.json").mkdir()
+    learnt(folder)
+
+
+BEGUN = (other_options, other_setting, changed_text)  # these leave what was learnt before
+
+
 @pytest.mark.parametrize(
     ("act", "sentence"),
     [
@@ -317,9 +330,12 @@ def missing_text(folder: Path) -> None:
         (changed_text, "the text has changed"),
         (no_epochs, "epochs is 0"),
         (missing_text, "no such file"),
+        (blank_text, "has no words"),
+        (output_is_a_folder, "is a folder"),
     ],
 )
 def test_bad_input_is_answered_in_a_sentence(act: Callable[[Path], None], sentence: str, tmp_path: Path) -> None:
     write_texts(tmp_path)
     with pytest.raises(InputError, match=sentence):
         act(tmp_path)
+    assert list(tmp_path.glob("*.learning")) == ([tmp_path / "table.learning"] if act in BEGUN else [])

@@ -10,6 +10,7 @@ Beside the output T.json lies T.learning/ with
     costs-1.safetensors ...    R and Q of each round, where asked for
 """
 
+import shutil
 import sys
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -31,6 +32,7 @@ from fastmos.training.folder import RunFolder
 
 STARTS = ("neighbours", "diagonal", "frequency", "random")
 SIDES = ("size", "words", "min_count", "unk_share", "frequent", "rows", "columns")
+STATE = "state.safetensors"
 UNK_SHARE = 0.1  # a language model that never met unk loses its place in a line, row or column, at the first one
 
 
@@ -70,14 +72,21 @@ def learn_table(
     folder = output.with_suffix(".learning")
     if folder == output:
         raise InputError(f"{output}: that is the name of the folder of this table's learning; end it in .json")
+    if output.is_dir():
+        raise InputError(f"{output}: is a folder; name a file for the table")
     sides = dict(zip(SIDES, (size, words, min_count, unk_share, frequent, rows, columns), strict=True))
     world = join_world()
     try:
         with RunFolder(folder).lock() if world.first else nullcontext():
-            if world.first:
-                _begin(folder, output, list(map(Path, train)), start, sides, text, learning.seed)
-            world.wait()
-            return _learn(folder, output, list(map(Path, train)), list(map(Path, valid)), learning, world)
+            try:
+                if world.first:
+                    _begin(folder, output, list(map(Path, train)), start, sides, text, learning.seed)
+                world.wait()
+                return _learn(folder, output, list(map(Path, train)), list(map(Path, valid)), learning, world)
+            except InputError:
+                if world.first and not (folder / STATE).exists():  # nothing was learnt that could go on
+                    shutil.rmtree(folder)
+                raise
     finally:
         leave_world(world)
 
@@ -150,8 +159,8 @@ def _learn(
         world.wait()
     _check_fit(start, train)
     rounds = Rounds(learning, start, train, valid, world)
-    if (folder / "state.safetensors").exists():
-        rounds.load(folder / "state.safetensors")
+    if (folder / STATE).exists():
+        rounds.load(folder / STATE)
     world.wait()  # nobody writes before everybody has read
 
     def publish() -> None:
@@ -169,7 +178,7 @@ def _learn(
             _say(f"{valid.unknown:,} held-out words are unknown, but none to learn from: its figures will be poor")
     if rounds.now.best >= 0:
         publish()  # a kill may have come between the state and these files
-    rounds.run(folder / "state.safetensors", publish)
+    rounds.run(folder / STATE, publish)
     if world.first:
         _say(f"{output}: the table of round {rounds.now.best} ({rounds.ended()})")
     return LearntTable(rounds.best_coding, rounds.now.rounds, rounds.now.best)

@@ -32,6 +32,8 @@ class WordText:
         """Number the words of the files, or find them numbered in the cache."""
         known = WordCoding([*coding.frequent, *coding.table_words], coding.text)
         words = encode_files(files, known, cache)
+        if not len(words.codes):
+            raise InputError(f"{words.name}: has no words; give a file with text")
         longest = int(words.lengths.max())
         if longest > LONGEST_LINE:
             raise InputError(
