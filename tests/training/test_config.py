@@ -50,6 +50,8 @@ def test_written_config_reads_the_same(tmp_path: Path) -> None:
         ("model: {dropout: 1.0}", "model.dropout: input should be less than 1, not 1.0"),
         ("training: {rate: .inf}", "training.rate: input should be a finite number, not inf"),
         ("model: {init: 1.0e+39}", "model.init: input should be less than or equal to 100, not 1e+39"),
+        ("model: {}\nhead: {}\nmodel: {}", "has model twice; keep one"),
+        ("data: {train: {source: a, source: b}}", "has data.train.source twice; keep one"),
         ("- model", "holds no sections; see the configs folder for examples"),
         ("", "holds no sections; see the configs folder for examples"),
         ("a: [", "not valid YAML"),

@@ -152,7 +152,8 @@ def read_config(path: Path) -> Config:
     import yaml
 
     try:
-        value = yaml.safe_load(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        value, repeated = yaml.safe_load(text), _repeated_key(yaml.compose(text, yaml.SafeLoader))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; the first argument of fastmos train is a YAML file") from None
     except IsADirectoryError:
@@ -163,7 +164,22 @@ def read_config(path: Path) -> Config:
         raise InputError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from None
     if not isinstance(value, dict):
         raise InputError(f"{path}: holds no sections; see the configs folder for examples")
+    if repeated:
+        raise InputError(f"{path}: has {repeated} twice; keep one")
     return parse_config(value, str(path))
+
+
+def _repeated_key(node: Any, prefix: str = "") -> str | None:
+    """The first key that stands twice in a section of a YAML tree; its parser would keep the last in silence."""
+    seen: set[str] = set()
+    for key, value in node.value if getattr(node, "id", "") == "mapping" else []:
+        name = f"{prefix}{key.value}"
+        if name in seen:
+            return name
+        seen.add(name)
+        if deeper := _repeated_key(value, f"{name}."):
+            return deeper
+    return None
 
 
 def parse_config(value: Mapping[str, Any], name: str) -> Config:
