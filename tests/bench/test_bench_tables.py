@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from fastmos.bench import tables
+from fastmos.bench import assignment, tables
+from fastmos.errors import InputError
 from fastmos.files import read_json
 from fastmos.tables import Learning
 from tests.tables.test_learning import write_texts
@@ -23,5 +24,13 @@ def test_every_table_is_judged(
     assert all(table in printed for table in tables.TABLES)
     assert [one["round"] for one in figures["assignment"]] == [1, 2]
     assert all(one["half_above_percent"] >= -1e-4 for one in figures["assignment"])
-    tables.run(True, tmp_path / "again.json", [train], [valid], tables.Sizes(size=14), folder=tmp_path / "kept")
-    assert read_json(tmp_path / "again.json")["judged"] == figures["judged"]  # found, not learnt again
+    some: tuple[tables.Table, ...] = ("frequency", "learnt-half")
+    again = tmp_path / "again.json"
+    tables.run(True, again, [train], [valid], tables.Sizes(size=14), folder=tmp_path / "kept", tables=some)
+    expected = [one for one in figures["judged"] if one["table"] in some]
+    assert read_json(again)["judged"] == expected  # found, not learnt again
+    assignment.run_on_costs(tmp_path / "kept/learnt-exact-0.learning", again)
+    costs = [[one[name] for one in read_json(again)["rounds"]] for name in ("round", "half_above_percent")]
+    assert costs == [[one[name] for one in figures["assignment"]] for name in ("round", "half_above_percent")]
+    with pytest.raises(InputError, match="keeps no costs"):
+        assignment.run_on_costs(tmp_path / "kept", None)

@@ -1,18 +1,21 @@
-"""The table solvers beside scipy, on costs like those of a language model with a table coding."""
+"""The table solvers beside scipy on generated costs, and beside each other on those that learning a table kept."""
 
 import math
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fastmos.bench.measure import extra_memory
+from fastmos.errors import InputError
 from fastmos.files import provenance, write_json
 from fastmos.tables.assignment import Assignment, Method, assign
+from fastmos.training.checkpoints import read_tensors
 
 SEED = 0
 REPEATS = {5_000: 3}  # by words, else 1: the median of a few counts where one takes a blink
@@ -35,6 +38,18 @@ class Row:
     cost: float
     above_optimum_percent: float  # by the exact method's cost
     gap: float  # what is not proven of the cost
+
+
+@dataclass(frozen=True)
+class Solved:
+    """The costs of one round of learning, assigned in several ways."""
+
+    round: int
+    words: int
+    exact_seconds: float
+    warm_seconds: float | None  # exact, from the prices of the round before
+    half_seconds: float
+    half_above_percent: float  # what half costs more than exact
 
 
 def instance(n: int, seed: int = SEED) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -65,8 +80,7 @@ def instance(n: int, seed: int = SEED) -> tuple[NDArray[np.float32], NDArray[np.
 
 def run(quick: bool, output: Path | None, dense_to: int | None = None) -> None:
     """Print a table of all sizes and methods, and write it to `output`; scipy runs up to `dense_to` words."""
-    assign(*instance(50), "exact")  # compiles
-    assign(*instance(50), "half")
+    _compile()
     limit = DENSE_TO[quick] if dense_to is None else dense_to
     print(f"{'words':>7} {'method':7} {'CPU s':>8} {'faster':>8} {'extra MB':>9} {'above optimum':>14} {'gap':>8}")
     rows = []
@@ -76,6 +90,54 @@ def run(quick: bool, output: Path | None, dense_to: int | None = None) -> None:
             rows.append(row)
     if output is not None:
         write_json(output, {"provenance": provenance(SEED), "rows": [asdict(row) for row in rows]})
+
+
+def run_on_costs(folder: Path, output: Path | None) -> None:
+    """Print what each method makes of the costs kept in a folder of learning, and write it to `output`."""
+    solved = solve_kept(folder)
+    if not solved:
+        raise InputError(
+            f"{folder}: keeps no costs; `fastmos bench tables --folder F` does, in F/learnt-exact-0.learning"
+        )
+    print_solved(solved)
+    if output is not None:
+        write_json(output, {"provenance": provenance(SEED), "rounds": [asdict(one) for one in solved]})
+
+
+def solve_kept(folder: Path) -> list[Solved]:
+    """The costs of each round that the folder keeps, assigned by each method; none if it keeps none."""
+    _compile()
+    solved: list[Solved] = []
+    prices = None
+    for path in sorted(folder.glob("costs-*.safetensors"), key=_round):
+        tensors, _ = read_tensors(path)
+        R, Q = tensors["R"], tensors["Q"]
+        exact, exact_seconds = _timed(partial(assign, R, Q), 1)
+        half, half_seconds = _timed(partial(assign, R, Q, "half"), 1)
+        warm = None if prices is None else _timed(partial(assign, R, Q, prices=prices), 1)[1]
+        above = 100 * (half.cost / exact.cost - 1)
+        solved.append(Solved(_round(path), len(R), exact_seconds, warm, half_seconds, above))
+        prices = exact.prices
+    return solved
+
+
+def print_solved(solved: list[Solved]) -> None:
+    """A line for each round."""
+    print(f"{'round':>5} {'words':>7} {'exact, CPU s':>13} {'from prices':>12} {'half':>8} {'half above exact':>17}")
+    for one in solved:
+        warm = "" if one.warm_seconds is None else f"{one.warm_seconds:.2f}"
+        times = f"{one.exact_seconds:>13.2f} {warm:>12} {one.half_seconds:>8.2f}"
+        print(f"{one.round:>5} {one.words:>7,} {times} {one.half_above_percent:>15.4f} %")
+
+
+def _round(path: Path) -> int:
+    return int(path.stem.removeprefix("costs-"))
+
+
+def _compile() -> None:
+    """So that compiling is not counted."""
+    for method in ("exact", "half"):
+        assign(*instance(50), method)
 
 
 def compare(n: int, dense: bool, dense_memory: bool) -> list[Row]:

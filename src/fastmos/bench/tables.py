@@ -6,23 +6,19 @@ and held-out text says how good it is. Everything lies in one folder, so an inte
 
 import statistics
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
-import torch
-
+from fastmos.bench.assignment import print_solved, solve_kept
 from fastmos.files import provenance, write_json
-from fastmos.tables import Assignment, Learning, LearntTable, assign, learn_table
+from fastmos.tables import Learning, LearntTable, learn_table
 from fastmos.tables.assignment import Method
-from fastmos.training.checkpoints import read_tensors
 
-METHODS: tuple[Method, Method] = ("half", "exact")
-TABLES = ("random", "frequency", "diagonal", "neighbours", "learnt, half", "learnt, exact")
+Table = Literal["random", "frequency", "diagonal", "neighbours", "learnt-half", "learnt-exact"]
+TABLES: tuple[Table, ...] = get_args(Table)
 QUICK = Learning(rounds=1, first_epochs=1, width=32, batch_tokens=500)
 QUICK_LINES = 200
 
@@ -48,18 +44,6 @@ class Judged:
     learning_seconds: dict[str, float]  # of all rounds, by part; empty if nothing was learnt
 
 
-@dataclass(frozen=True)
-class Solved:
-    """The costs of one round, assigned in several ways."""
-
-    round: int
-    words: int
-    exact_seconds: float
-    warm_seconds: float | None  # exact, from the prices of the round before
-    half_seconds: float
-    half_above_percent: float  # what half costs more than exact
-
-
 def run(
     quick: bool,
     output: Path | None,
@@ -71,23 +55,24 @@ def run(
     rounds: int = Learning.rounds,
     epochs: int = 3,
     folder: Path | None = None,
+    tables: Sequence[Table] = (),
 ) -> None:
     """Learn, judge and print; the figures go to `output` as JSON. Without text the embedded sample is taken."""
     learning, sizes = QUICK if quick else Learning(rounds=rounds), sizes or Sizes()
     if quick:
         seeds, epochs = 1, 1
-    for method in METHODS:
-        assign(torch.eye(2), torch.eye(2), method)  # compiles, so that it is not counted below
     with ExitStack() as stack:
         folder = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if not train:
             train, valid = _sample(folder, quick)
         judged = []
         for seed in range(seeds):
-            for table in TABLES:
+            for table in tables or TABLES:
                 judged.append(_judge(table, seed, train, valid, sizes, start, learning, epochs, folder))
-        solved = _solve(folder / "learnt-exact-0.learning")
-    _print(judged, solved)
+        solved = solve_kept(folder / "learnt-exact-0.learning")
+    _print(judged)
+    if solved:
+        print_solved(solved)
     if output is not None:
         about: dict[str, Any] = {"train": list(map(str, train)), "valid": list(map(str, valid)), "sizes": asdict(sizes)}
         about |= {"start": start, "seeds": seeds, "epochs": epochs, "learning": asdict(learning)}
@@ -105,7 +90,7 @@ def _sample(folder: Path, quick: bool) -> tuple[list[Path], list[Path]]:
 
 
 def _judge(
-    table: str,
+    table: Table,
     seed: int,
     train: Sequence[Path],
     valid: Sequence[Path],
@@ -116,7 +101,7 @@ def _judge(
     folder: Path,
 ) -> Judged:
     """Make a table, and judge it by a new language model."""
-    name = f"{table.replace(', ', '-')}-{seed}"
+    name = f"{table}-{seed}"
     judging = replace(learning, rounds=0, first_epochs=epochs, seed=seed)
     seconds: dict[str, float] = {}
 
@@ -124,7 +109,8 @@ def _judge(
         return learn_table(train, valid, folder / f"{output}.json", start=start, **given, learning=setting)
 
     if table.startswith("learnt"):
-        setting = replace(learning, method=METHODS[table.endswith("exact")], seed=seed, keep_costs=seed == 0)
+        method: Method = "exact" if table == "learnt-exact" else "half"
+        setting = replace(learning, method=method, seed=seed, keep_costs=seed == 0)
         found = made(name, setting, start, asdict(sizes))
         for one in found.rounds:
             seconds |= {part: seconds.get(part, 0.0) + value for part, value in one.seconds.items()}
@@ -136,36 +122,10 @@ def _judge(
     return Judged(table, seed, **asdict(after), learning_seconds=seconds)
 
 
-def _solve(folder: Path) -> list[Solved]:
-    """What each method makes of the costs of each round."""
-    solved: list[Solved] = []
-    prices = None
-    for path in sorted(folder.glob("costs-*.safetensors"), key=_round):
-        tensors, _ = read_tensors(path)
-        R, Q = tensors["R"], tensors["Q"]
-        exact, exact_seconds = _timed(partial(assign, R, Q))
-        half, half_seconds = _timed(partial(assign, R, Q, "half"))
-        warm = None if prices is None else _timed(partial(assign, R, Q, prices=prices))[1]
-        above = 100 * (half.cost / exact.cost - 1)
-        solved.append(Solved(_round(path), len(R), exact_seconds, warm, half_seconds, above))
-        prices = exact.prices
-    return solved
-
-
-def _round(path: Path) -> int:
-    return int(path.stem.removeprefix("costs-"))
-
-
-def _timed(solve: Callable[[], Assignment]) -> tuple[Assignment, float]:
-    start = time.process_time()
-    found = solve()
-    return found, time.process_time() - start
-
-
-def _print(judged: list[Judged], solved: list[Solved]) -> None:
+def _print(judged: list[Judged]) -> None:
     heads = ("nats per word", "per known word", "per table word", "learning", "assignment")
     print(f"{'table':14}" + "".join(f"{head:>19}" for head in heads))
-    for table in TABLES:
+    for table in dict.fromkeys(one.table for one in judged):
         rows = [one for one in judged if one.table == table]
         cells = [
             _spread([one.nats_per_word for one in rows]),
@@ -177,13 +137,6 @@ def _print(judged: list[Judged], solved: list[Solved]) -> None:
             assignment = sum(one.learning_seconds.get("assignment", 0.0) for one in rows)
             cells += [f"{spent / len(rows):,.0f} s", f"{assignment / spent:.1%} of it"]
         print(f"{table:14}" + "".join(f"{cell:>19}" for cell in cells))
-    if solved:
-        heads = ("words", "exact, CPU s", "from prices", "half", "half above exact")
-        print(f"{'round':14}" + "".join(f"{head:>19}" for head in heads))
-    for one in solved:
-        warm = "" if one.warm_seconds is None else f"{one.warm_seconds:.2f}"
-        cells = [f"{one.words:,}", f"{one.exact_seconds:.2f}", warm, f"{one.half_seconds:.2f}"]
-        print(f"{one.round:<14}" + "".join(f"{cell:>19}" for cell in [*cells, f"{one.half_above_percent:.4f} %"]))
 
 
 def _spread(values: list[float]) -> str:

@@ -34,19 +34,25 @@ def codings(text: Path | None = None, quick: bool = False, output: Path | None =
     bench.run(quick, output, text)
 
 
-def assignment(quick: bool = False, output: Path | None = None, dense_to: int | None = None) -> None:
+def assignment(
+    quick: bool = False, output: Path | None = None, dense_to: int | None = None, costs: Path | None = None
+) -> None:
     """Speed and cost of the table solvers beside scipy.
 
     Args:
         quick: 5,000 and 30,000 words, scipy at 5,000, within a minute; otherwise 20,000 too, which takes scipy minutes.
         output: Write the figures here as JSON.
         dense_to: Ask scipy up to this many words; 30,000 take it 10 minutes and 7 GB.
+        costs: Instead, on real costs: the folder of a learnt table that `fastmos bench tables --folder` kept.
     """
     # CPU seconds are compared: several threads of numpy's matrix products would be counted while they wait, too.
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
     from fastmos.bench import assignment as bench
 
-    bench.run(quick, output, dense_to)
+    if costs is None:
+        bench.run(quick, output, dense_to)
+    else:
+        bench.run_on_costs(costs, output)
 
 
 def tables(
@@ -60,6 +66,7 @@ def tables(
     seeds: int = 3,
     rounds: int = 8,
     epochs: int = 3,
+    tables: tuple[Literal["random", "frequency", "diagonal", "neighbours", "learnt-half", "learnt-exact"], ...] = (),
     folder: Path | None = None,
     quick: bool = False,
     output: Path | None = None,
@@ -76,6 +83,7 @@ def tables(
         seeds: How many seeds.
         rounds: Of learning, at most.
         epochs: Of the new language models.
+        tables: Only these; all by default.
         folder: Keep all tables and states here, and go on with what is there.
         quick: One seed on little text, within a minute: to see that all works, not for figures.
         output: Write the figures here as JSON.
@@ -84,4 +92,6 @@ def tables(
 
     if bool(train) != bool(valid):
         raise InputError("give training text and --valid together, or neither for the embedded sample")
-    bench.run(quick, output, train, valid, bench.Sizes(size, words, min_count), start, seeds, rounds, epochs, folder)
+    bench.run(
+        quick, output, train, valid, bench.Sizes(size, words, min_count), start, seeds, rounds, epochs, folder, tables
+    )
