@@ -243,9 +243,9 @@ def show(
         f"text: {treatment}{', lowercased' if text.lowercase else ''}",
         f"fingerprint: {loaded.fingerprint()}",
     ]
-    step = max(8, len(loaded) // 8)
-    for start in range(0, len(loaded), step):
-        shown = range(start, min(start + 8, len(loaded)))
+    words = len(loaded) - (loaded.rows + loaded.columns if isinstance(loaded, TableCoding) else 0)
+    for start in range(0, words, max(8, words // 8)):
+        shown = range(start, min(start + 8, words))
         lines.append(f"{start:>7}  " + " ".join(loaded.token(code) for code in shown))
     if isinstance(loaded, TableCoding):
         for row in range(min(rows, loaded.rows)):
