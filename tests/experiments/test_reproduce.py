@@ -126,7 +126,7 @@ def test_captions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     (tmp_path / "runs").mkdir()
     write_scenes(tmp_path / "data", train=60, valid=8, test=8)
     extract(tmp_path / "data" / "images", tmp_path / "features.safetensors", load_backbone("colour-grid"))
-    text = write_config(caption_demo.config_of(caption_demo.Size(epochs=1, width=8)))
+    text = write_config(caption_demo.config_of(caption_demo.Size(train=60, epochs=1, width=8)))
     (tmp_path / "configs" / "scenes.yaml").write_text(
         text.replace("data/", "../data/").replace(" features.", " ../features."), "utf-8"
     )

@@ -1,5 +1,6 @@
 """Captioning at work: a small NIC with a mixture learns to describe generated drawings, and describes new ones."""
 
+import math
 import random
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,8 @@ from fastmos.training.config import Config, parse_config
 
 SPLITS = ("train", "valid", "test")
 NEW = 12  # drawings that are described at the end
+CAPTIONS = 5  # of each
+BATCH = 64  # captions
 
 
 @dataclass(frozen=True)
@@ -31,13 +34,14 @@ def config_of(size: Size) -> Config:
             "task": "captioning",
             "data": {**splits, "features": "features.safetensors"},
             "codings": {"target": {"kind": "words", "codes": 100}},
-            "model": {"kind": "lstm", "width": size.width, "dropout": 0.2, "init": 0.08},
-            "head": {"kind": "mos", "mixtures": size.mixtures},
+            "model": {"kind": "lstm", "width": size.width, "dropout": 0.2, "init": 0.2},
+            "head": {"kind": "mos", "mixtures": size.mixtures, "near_softmax": True},
             "training": {
                 "rate": 0.003,
-                "schedule": "plateau",
-                "batch_sentences": 64,
-                "epochs": size.epochs,
+                "schedule": "linear",
+                "batch_sentences": BATCH,
+                "epochs": 0,
+                "steps": size.epochs * math.ceil(CAPTIONS * size.train / BATCH),
                 "measure": "nats",
                 "seed": size.seed,
             },
