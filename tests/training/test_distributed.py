@@ -1,6 +1,7 @@
-"""Two processes are as one with the double batch, also when one of them is killed on the way."""
+"""Two processes are as one with the double batch, also when one of them is killed on the way; a signal saves."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -38,6 +39,7 @@ train(read_config(base / "config.yaml"), base, base / "two")
 os._exit(0)  # as the command line does: the tear-down of gloo's threads sometimes aborts
 """
 
+LAUNCH = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--local-addr=127.0.0.1", "--nproc-per-node=2"]
 PLAIN = {"model": {"dropout": 0.0}, "head": {"dropout": 0.0}}
 
 
@@ -61,16 +63,8 @@ def test_two_processes_are_as_one_with_the_double_batch(kind: str, digits: Path)
     two, one = configs()[kind]
     (digits / "config.yaml").write_text(write_config(two))
     (digits / "worker.py").write_text(WORKER)
-    launch = [
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--local-addr=127.0.0.1",
-        "--nproc-per-node=2",
-        "--max-restarts=2",
-    ]
     done = subprocess.run(
-        [sys.executable, *launch, str(digits / "worker.py"), str(digits)],
+        [*LAUNCH, "--max-restarts=2", str(digits / "worker.py"), str(digits)],
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
@@ -84,3 +78,27 @@ def test_two_processes_are_as_one_with_the_double_batch(kind: str, digits: Path)
     assert expected.keys() == found.keys()
     for name in expected:
         torch.testing.assert_close(found[name], expected[name], rtol=1e-4, atol=1e-5)
+
+
+def test_a_signal_to_torchrun_saves(digits: Path) -> None:
+    lasting = tiny(training={"epochs": 100_000, "save_every": 0, "validate_every": 1_000_000, "log_every": 5})
+    (digits / "config.yaml").write_text(write_config(lasting))
+    command = [*LAUNCH, "-m", "fastmos", "train", str(digits / "config.yaml"), "--folder", str(digits / "run")]
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if line.startswith("step 5 "):
+                break
+        process.send_signal(signal.SIGTERM)
+        _, said = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert "saved at step" in said
+    assert (digits / "run" / "state.safetensors").exists()
