@@ -312,7 +312,43 @@ def output_is_a_folder(folder: Path) -> None:
     learnt(folder)
 
 
-BEGUN = (other_options, other_setting, changed_text)  # these leave what was learnt before
+def output_of_another_kind(folder: Path) -> None:
+    learn_table([folder / "train"], [folder / "valid"], folder / "table.1", frequent=3, learning=QUICK)
+
+
+def folder_of_somebody_else(folder: Path) -> None:
+    (folder / "table.learning").mkdir()
+    (folder / "table.learning" / "notes.txt").write_text("mine")
+    learnt(folder)
+
+
+def other_held_out_text(folder: Path) -> None:
+    (folder / "valid").write_text("nobody knows these words\n")
+    learnt(folder)
+
+
+def negative_seed(folder: Path) -> None:
+    learnt(folder, setting=Learning(seed=-1))
+
+
+def unknown_method(folder: Path) -> None:
+    learnt(folder, setting=Learning(method="best"))  # type: ignore[arg-type]
+
+
+BEGUN = (other_options, other_setting, changed_text, folder_of_somebody_else)  # these leave what was there
+
+
+def test_what_was_cut_before_anything_was_learnt_begins_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_texts(tmp_path)
+    with monkeypatch.context() as cut:
+        cut.setattr(Rounds, "run", lambda *arguments: sys.exit())
+        with pytest.raises(SystemExit):
+            learnt(tmp_path)
+    assert (tmp_path / "table.learning" / "about.json").exists()
+    (tmp_path / "train").write_text((tmp_path / "train").read_text().replace("n1", "m1"))
+    coding = learnt(tmp_path, frequent=4).coding
+    assert len(coding.frequent) == 4
+    assert {"m1", "n1"} & {*coding.frequent, *coding.table_words} == {"m1"}
 
 
 @pytest.mark.parametrize(
@@ -332,6 +368,11 @@ BEGUN = (other_options, other_setting, changed_text)  # these leave what was lea
         (missing_text, "no such file"),
         (blank_text, "has no words"),
         (output_is_a_folder, "is a folder"),
+        (output_of_another_kind, "ends in .json"),
+        (folder_of_somebody_else, "not from learning a table"),
+        (other_held_out_text, "100% of its words are not in the training text"),
+        (negative_seed, "seed is -1; it must be at least 0"),
+        (unknown_method, "method cannot be 'best'"),
     ],
 )
 def test_bad_input_is_answered_in_a_sentence(act: Callable[[Path], None], sentence: str, tmp_path: Path) -> None:

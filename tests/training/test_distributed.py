@@ -102,3 +102,20 @@ def test_a_signal_to_torchrun_saves(digits: Path) -> None:
         process.kill()
     assert "saved at step" in said
     assert (digits / "run" / "state.safetensors").exists()
+
+
+@pytest.mark.parametrize("refused", ["table", "run"])
+def test_what_the_first_process_refuses_is_said_once(refused: str, digits: Path) -> None:
+    commands = {
+        "table": "codes learn --kind table --table learnt none.en --valid none.en -o t.json",
+        "run": "train config.yaml --folder taken",
+    }
+    (digits / "config.yaml").write_text(write_config(tiny()))
+    (digits / "taken").mkdir()
+    (digits / "taken" / "notes.txt").write_text("mine")
+    command = [*LAUNCH, "-m", "fastmos", *commands[refused].split()]
+    done = subprocess.run(command, cwd=digits, capture_output=True, text=True, check=False, timeout=500)
+    said = [line for line in done.stderr.splitlines() if line.startswith("fastmos: ")]
+    assert len(said) == 1, done.stderr
+    assert ("none.en: no such file" if refused == "table" else "taken") in said[0]
+    assert "gloo" not in done.stderr

@@ -94,6 +94,8 @@ def run(quick: bool, output: Path | None, dense_to: int | None = None) -> None:
 
 def run_on_costs(folder: Path, output: Path | None) -> None:
     """Print what each method makes of the costs kept in a folder of learning, and write it to `output`."""
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; give one that learning a table kept costs in")
     solved = solve_kept(folder)
     if not solved:
         raise InputError(
@@ -109,7 +111,7 @@ def solve_kept(folder: Path) -> list[Solved]:
     _compile()
     solved: list[Solved] = []
     prices = None
-    for path in sorted(folder.glob("costs-*.safetensors"), key=_round):
+    for path in sorted(folder.glob("costs-[0-9]*.safetensors"), key=_round):
         tensors, _ = read_tensors(path)
         R, Q = tensors["R"], tensors["Q"]
         exact, exact_seconds = _timed(partial(assign, R, Q), 1)

@@ -4,6 +4,7 @@ Every table is judged alike: a new language model trains on its codes for the sa
 and held-out text says how good it is. Everything lies in one folder, so an interrupted run goes on.
 """
 
+import os
 import statistics
 import tempfile
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from fastmos.bench.assignment import print_solved, solve_kept
+from fastmos.errors import InputError
 from fastmos.files import provenance, write_json
 from fastmos.tables import Learning, LearntTable, learn_table
 from fastmos.tables.assignment import Method
@@ -55,21 +57,27 @@ def run(
     rounds: int = Learning.rounds,
     epochs: int = 3,
     folder: Path | None = None,
-    tables: Sequence[Table] = (),
+    tables: Sequence[Table] = TABLES,
 ) -> None:
     """Learn, judge and print; the figures go to `output` as JSON. Without text the embedded sample is taken."""
     learning, sizes = QUICK if quick else Learning(rounds=rounds), sizes or Sizes()
     if quick:
         seeds, epochs = 1, 1
+    if seeds < 1:
+        raise InputError(f"{seeds} seeds judge nothing; give at least 1")
+    if output is not None and (output.is_dir() or output.parent.is_file()):
+        raise InputError(f"{output}: cannot be written; give the name of a file in a folder")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError("fastmos bench tables measures one process; start it without torchrun")
     with ExitStack() as stack:
         folder = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         if not train:
             train, valid = _sample(folder, quick)
         judged = []
         for seed in range(seeds):
-            for table in tables or TABLES:
+            for table in tables:
                 judged.append(_judge(table, seed, train, valid, sizes, start, learning, epochs, folder))
-        solved = solve_kept(folder / "learnt-exact-0.learning")
+        solved = solve_kept(folder / "learnt-exact-0.learning") if "learnt-exact" in tables else []
     _print(judged)
     if solved:
         print_solved(solved)
@@ -83,9 +91,10 @@ def run(
 def _sample(folder: Path, quick: bool) -> tuple[list[Path], list[Path]]:
     from fastmos.data.sample import write_sample
 
-    sample = folder / "sample"
+    pairs = QUICK_LINES if quick else 20_000
+    sample = folder / f"sample-{pairs}"
     if not (sample / "test.en").exists():
-        write_sample(sample, pairs=QUICK_LINES if quick else 20_000, valid=50 if quick else 500, test=1)
+        write_sample(sample, pairs=pairs, valid=50 if quick else 500, test=1)
     return [sample / "train.en"], [sample / "valid.en"]
 
 

@@ -92,6 +92,6 @@ def tables(
 
     if bool(train) != bool(valid):
         raise InputError("give training text and --valid together, or neither for the embedded sample")
-    bench.run(
-        quick, output, train, valid, bench.Sizes(size, words, min_count), start, seeds, rounds, epochs, folder, tables
-    )
+    sizes = bench.Sizes(size, words, min_count)
+    chosen = tables or bench.TABLES
+    bench.run(quick, output, train, valid, sizes, start, seeds, rounds, epochs, folder, chosen)

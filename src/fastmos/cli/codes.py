@@ -89,6 +89,9 @@ def learn(
     """
     from fastmos import codings
 
+    read = [*files, *valid, *([Path(start)] if start else [])]
+    if output.resolve() in [path.resolve() for path in read]:
+        raise InputError(f"{output}: is read, and would be replaced; give another --output")
     given: dict[str, Any] = {
         "size": size,
         "min_count": min_count,
@@ -134,6 +137,8 @@ def _learn_table(
 
     if not files or not learnt["valid"]:
         raise InputError("a learnt table needs files of training text and --valid with held-out text; name both")
+    if Path("-") in (*files, *learnt["valid"]):
+        raise InputError("a learnt table reads its text again after an interruption, so not from '-'; give files")
     start = learnt["start"] or "neighbours"
     settings = {name: learnt[name] for name in ("method", "rounds", "epochs", "width") if learnt[name] is not None}
     learning = Learning(**settings, seed=given.pop("seed", 0))

@@ -12,8 +12,8 @@ Beside the output T.json lies T.learning/ with
 
 import shutil
 import sys
-from collections.abc import Sequence
-from contextlib import nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
@@ -69,26 +69,40 @@ def learn_table(
     after a kill it goes on, and under torchrun all processes share the work. The same seed gives the same table.
     """
     learning, output = learning or Learning(), Path(output)
-    folder = output.with_suffix(".learning")
-    if folder == output:
-        raise InputError(f"{output}: that is the name of the folder of this table's learning; end it in .json")
+    train_files, valid_files = list(map(Path, train)), list(map(Path, valid))
+    if output.suffix != ".json":
+        raise InputError(f"{output}: the file of a learnt table ends in .json; give such a name")
     if output.is_dir():
         raise InputError(f"{output}: is a folder; name a file for the table")
+    folder = output.with_suffix(".learning")
     sides = dict(zip(SIDES, (size, words, min_count, unk_share, frequent, rows, columns), strict=True))
     world = join_world()
     try:
-        with RunFolder(folder).lock() if world.first else nullcontext():
-            try:
-                if world.first:
-                    _begin(folder, output, list(map(Path, train)), start, sides, text, learning.seed)
-                world.wait()
-                return _learn(folder, output, list(map(Path, train)), list(map(Path, valid)), learning, world)
-            except InputError:
-                if world.first and not (folder / STATE).exists():  # nothing was learnt that could go on
-                    shutil.rmtree(folder)
-                raise
+        with ExitStack() as stack:
+
+            def begin() -> None:
+                stack.enter_context(_opened(folder))
+                _begin(folder, output, train_files, start, sides, text, learning.seed)
+
+            world.first_does(begin)
+            return _learn(folder, output, train_files, valid_files, learning, world)
     finally:
         leave_world(world)
+
+
+@contextmanager
+def _opened(folder: Path) -> Iterator[None]:
+    """The folder, locked; one that was made here goes again if the input is refused."""
+    new = not folder.exists()
+    if not new and any(folder.iterdir()) and not (folder / ".lock").exists():
+        raise InputError(f"{folder}: is there already, but not from learning a table; give another --output")
+    try:
+        with RunFolder(folder).lock():
+            yield
+    except InputError:
+        if new and not (folder / STATE).exists():
+            shutil.rmtree(folder)
+        raise
 
 
 def _begin(
@@ -108,9 +122,11 @@ def _begin(
     given = [name for name, value in {**sides, "text": text}.items() if value is not None]
     if isinstance(start, TableCoding) and given:
         raise InputError(f"the starting table settles {' and '.join(given)} already; leave them out")
+    if not isinstance(start, TableCoding) and sides["unk_share"] is None:
+        sides = {**sides, "unk_share": UNK_SHARE}
     fingerprint = start.fingerprint() if isinstance(start, TableCoding) else str(start)
     about = {"start": fingerprint, **sides, "text": text.to_json() if text else None, "seed": seed}
-    if (folder / "about.json").exists():
+    if (folder / STATE).exists():
         before = read_json(folder / "about.json")
         for name, value in about.items():
             if before.get(name) != value:
@@ -137,8 +153,7 @@ def _filled(
     folder: Path, train: list[Path], start: str, sides: dict[str, int | float | None], text: Text | None, seed: int
 ) -> TableCoding:
     """A table over the words of the training text."""
-    given = {name: value for name, value in sides.items() if value is not None}
-    options: dict[str, Any] = {"unk_share": UNK_SHARE, **given}
+    options: dict[str, Any] = {name: value for name, value in sides.items() if value is not None}
     table = "frequency" if start == "neighbours" else start
     lines = chain.from_iterable(map(read_lines, train))
     coding = TableCoding.learn(lines, **options, table=table, seed=seed, text=text)
@@ -152,15 +167,17 @@ def _learn(
 ) -> LearntTable:
     start = load_coding(folder / "start.json")
     assert isinstance(start, TableCoding)
-    if not world.first:
-        world.wait()  # until the first has numbered the words
-    train, valid = (WordText.read(files, start, folder / "cache") for files in (train_files, valid_files))
-    if world.first:
-        world.wait()
-    _check_fit(start, train)
+
+    def read() -> list[WordText]:
+        return [WordText.read(files, start, folder / "cache") for files in (train_files, valid_files)]
+
+    world.first_does(read)  # the others find the words numbered
+    train, valid = read()
     rounds = Rounds(learning, start, train, valid, world)
     if (folder / STATE).exists():
         rounds.load(folder / STATE)
+    else:
+        _check_fit(start, train, valid)
     world.wait()  # nobody writes before everybody has read
 
     def publish() -> None:
@@ -184,8 +201,8 @@ def _learn(
     return LearntTable(rounds.best_coding, rounds.now.rounds, rounds.now.best)
 
 
-def _check_fit(coding: TableCoding, train: WordText) -> None:
-    """A table is learnt from the places of its words, so most of them must occur."""
+def _check_fit(coding: TableCoding, train: WordText, valid: WordText) -> None:
+    """A table is learnt from the places of its words, so most of them must occur, and judged by text of the kind."""
     words = len(coding.table_words)
     seen = int(np.count_nonzero(train.counts(words)))
     if not seen:
@@ -196,6 +213,11 @@ def _check_fit(coding: TableCoding, train: WordText) -> None:
         raise InputError(
             f"{train.words.name}: only {seen:,} of the table's {words:,} words occur in it; "
             "start from a table over this text's words"
+        )
+    if 2 * valid.unknown > valid.running:
+        raise InputError(
+            f"{valid.words.name}: {valid.unknown / valid.running:.0%} of its words are not in the training text, "
+            "so it cannot judge a table; give held-out text of the same kind"
         )
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 from torch import nn
@@ -53,9 +53,20 @@ class Learning:
 
     def __post_init__(self) -> None:
         least = {"rounds": 0, "patience": 1, "first_epochs": 1, "epochs": 1, "width": 1, "batch_tokens": 1}
+        least |= {"seed": 0, "save_every": 1}
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 raise InputError(f"{name} is {getattr(self, name)}; it must be at least {bound}")
+        rules = {
+            "method": self.method in get_args(Method),
+            "dropout": 0 <= self.dropout < 1,
+            "rate": 0 < self.rate < math.inf,
+            "clip": 0 <= self.clip < math.inf,
+            "seed": self.seed < 2**63,
+        }
+        for name, kept in rules.items():
+            if not kept:
+                raise InputError(f"{name} cannot be {getattr(self, name)!r}; see fastmos.tables.Learning")
 
 
 @dataclass

@@ -2,13 +2,16 @@
 
 import datetime
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]  # public, but not said so
+
+from fastmos.errors import InputError
 
 T = TypeVar("T")
 PATIENCE = datetime.timedelta(hours=2)  # process 0 may learn a coding while the others wait
@@ -45,6 +48,20 @@ class World:
     def wait(self) -> None:
         """Until all are here."""
         self.sum([0.0])
+
+    def first_does(self, work: Callable[[], object]) -> None:
+        """Work for which the others wait; what stops the first stops them too, and only the first says why."""
+        error = None
+        try:
+            if self.first:
+                work()
+        except (InputError, OSError) as caught:
+            error = caught
+        (failed,) = self.sum([float(error is not None)])
+        if error is not None:
+            raise error
+        if failed:
+            sys.exit(2)
 
 
 def join_world() -> World:

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 
 from fastmos.codings import UNK, Coding
@@ -34,10 +34,13 @@ def train(config: Config, base: Path, root: Path) -> None:
     folder = RunFolder(root)
     world = join_world()
     try:
-        with folder.lock() if world.first else nullcontext():
-            if world.first:
+        with ExitStack() as stack:
+
+            def start() -> None:
+                stack.enter_context(folder.lock())
                 begin(config, base, folder)
-            world.wait()
+
+            world.first_does(start)
             _train(config, base, folder, world)
     finally:
         leave_world(world)
@@ -54,9 +57,8 @@ def begin(config: Config, base: Path, folder: RunFolder) -> None:
 
 def _train(config: Config, base: Path, folder: RunFolder, world: World) -> None:
     source, target = load_codings(folder)
-    if world.first:  # the others find the text in the cache
-        pair = encode_split(config, "train", source, target, base, folder)
-    world.wait()
+    # The others find the text in the cache.
+    world.first_does(lambda: encode_split(config, "train", source, target, base, folder))
     pair = encode_split(config, "train", source, target, base, folder)
     valid = encode_split(config, "valid", source, target, base, folder)
     batches = training_batches(config, pair, world.rank, world.size)
