@@ -81,6 +81,7 @@ def suites_section(tables: Sequence[SuiteTable], results: Sequence[Result], colo
 def suite_table(suite: SuiteTable, colours: Looks) -> str:
     """Each column of the suite, and beside it the paper's if it has any."""
     in_paper = {column for column in suite.columns if any(line.paper.get(column) for line in suite.lines)}
+    looks = {column: "text" if _holds_words(suite, column) else "number" for column in suite.columns}
     places = (
         (column, kind) for column in suite.columns for kind in ("ours", *(["paper"] if column in in_paper else []))
     )
@@ -88,12 +89,11 @@ def suite_table(suite: SuiteTable, colours: Looks) -> str:
     under = []
     for place, (column, kind) in enumerate(places, 1):
         if kind == "ours" and column not in in_paper:
-            words = any(column in line.ours and line.ours[column].text is not None for line in suite.lines)
-            groups.append(head(place, column, "text" if words else "number", ' rowspan="2"'))
+            groups.append(head(place, column, looks[column], ' rowspan="2"'))
             continue
         if kind == "ours":
             groups.append(f'<th scope="colgroup" colspan="2">{escape(column)}</th>')
-        under.append(head(place, kind))
+        under.append(head(place, kind, looks[column]))
     lines = []
     for line in suite.lines:
         cells = [f'><th scope="row">{key(line.name, colours, line.run)}</th>']
@@ -101,10 +101,14 @@ def suite_table(suite: SuiteTable, colours: Looks) -> str:
             cells.append(_ours(line.ours.get(column), column))
             if column in in_paper:
                 paper = line.paper.get(column) or ""
-                cells.append(numeric(_leading(paper), escape(paper), "number paper"))
+                cells.append(numeric(_leading(paper), escape(paper), f"{looks[column]} paper"))
         lines.append("".join(cells))
     heads = f"<tr>{''.join(groups)}</tr><tr>{''.join(under)}</tr>"
     return table(heads, lines)
+
+
+def _holds_words(suite: SuiteTable, column: str) -> bool:
+    return any(column in line.ours and line.ours[column].text is not None for line in suite.lines)
 
 
 def _ours(cell: Cell | None, column: str) -> str:
