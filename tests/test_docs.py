@@ -2,14 +2,16 @@
 
 Fenced blocks marked `bash`, `sh` or `python` run from top to bottom, each document in a folder of its own that looks
 like a checkout. Where the text trains on the embedded sample, it does so on less of it. A block that needs data, hours
-or the network is marked `not-run`, and the number of those is written down here. A block marked `text` right below
-a Python block is what that prints, word for word; `text varies` only looks like it, where figures depend on rounding.
+or the network is marked `not-run`: its commands are parsed, but not carried out, and the number of such blocks is
+written down here. A block marked `text` right below a Python block is what that prints, word for word; `text varies`
+only looks like it, where figures depend on rounding.
 """
 
 import contextlib
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass, replace
@@ -17,6 +19,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from fastmos.cli import command_of, load_command
+from fastmos.cli.parsing import bind, override
+from fastmos.cli.train import take_folder
+from fastmos.training.config import Config, read_config
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
@@ -141,6 +148,39 @@ def run_shell(document: str, block: Block, folder: Path) -> None:
 def test_blocks_that_are_not_run_are_known() -> None:
     counts = {document: sum(not block.runs for block in blocks(document)) for document in DOCUMENTS}
     assert {document: count for document, count in counts.items() if count} == NOT_RUN
+
+
+@pytest.mark.parametrize("document", [document for document in DOCUMENTS if document in NOT_RUN])
+def test_what_is_not_run_can_be_parsed(document: str) -> None:
+    for block in blocks(document):
+        if not block.runs and block.language == "python":
+            compile(block.text, document, "exec")
+        elif not block.runs:
+            for words in fastmos_commands(block.text):
+                parse(words)
+
+
+def fastmos_commands(text: str) -> list[list[str]]:
+    """The words after `fastmos` of each command in a block, without comments."""
+    lines = text.replace("\\\n", " ").splitlines()
+    split = [shlex.split(line, comments=True) for line in lines]
+    return [
+        [word for word in words[words.index("fastmos") + 1 :] if word != "&"] for words in split if "fastmos" in words
+    ]
+
+
+def parse(words: list[str]) -> None:
+    """Refuse what the command would refuse before it looks at files; configs of the checkout are read."""
+    name = command_of(words)
+    assert name is not None, f"no command {words[:2]}"
+    arguments = words[len(name.split()) :]
+    if name == "train":
+        path = ROOT / arguments[0]
+        options = list(arguments[1:])
+        take_folder(options)
+        override(read_config(path) if path.exists() else Config(), options)
+    else:
+        bind(load_command(name), name, arguments)
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)

@@ -73,13 +73,9 @@ def _dispatch(words: list[str]) -> None:
     if words == ["--version"]:
         print(f"fastmos {__version__}")
         return
-    for length in (2, 1):
-        name = " ".join(words[:length])
-        if len(words) >= length and name in COMMANDS:
-            module, function, _ = COMMANDS[name]
-            command = getattr(importlib.import_module(f"fastmos.cli.{module}"), function)
-            _run(command, name, words[length:])
-            return
+    if found := command_of(words):
+        _run(load_command(found), found, words[len(found.split()) :])
+        return
     group = " ".join(word for word in words[:1] if not word.startswith("-"))
     listed = {name: about for name, (_, _, about) in COMMANDS.items() if not group or name.startswith(f"{group} ")}
     if not listed or (words[len(group.split()) :] not in ([], ["-h"], ["--help"])):
@@ -89,6 +85,19 @@ def _dispatch(words: list[str]) -> None:
     print("usage: fastmos COMMAND ... (fastmos COMMAND --help says more)\n")
     for name, about in listed.items():
         print(f"  {name:18} {about}")
+
+
+def command_of(words: list[str]) -> str | None:
+    """The command that these words begin with; of `demo` and `demo head` the longer one."""
+    names = (" ".join(words[:length]) for length in (2, 1))
+    return next((name for name in names if name in COMMANDS), None)
+
+
+def load_command(name: str) -> Callable[..., None]:
+    """The function of a command."""
+    module, function, _ = COMMANDS[name]
+    command: Callable[..., None] = getattr(importlib.import_module(f"fastmos.cli.{module}"), function)
+    return command
 
 
 def _run(command: Callable[..., None], name: str, arguments: list[str]) -> None:

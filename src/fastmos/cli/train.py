@@ -32,7 +32,7 @@ def train(arguments: list[str]) -> None:
 
     words = list(arguments)
     name = words.pop(0) if words and not words[0].startswith("-") else ""
-    folder = _take_folder(words)
+    folder = take_folder(words)
     if {"-h", "--help"} & set(words):
         print(USAGE)
         override(read_config(Path(name)) if name else Config(), ["--help"])
@@ -45,7 +45,7 @@ def train(arguments: list[str]) -> None:
     experiment.train(config, path.parent, Path(folder) if folder else Path("runs", path.stem))
 
 
-def _take_folder(words: list[str]) -> str:
+def take_folder(words: list[str]) -> str:
     """Take `--folder RUN` or `--folder=RUN` out of the words; the other options are the config's."""
     for place, word in enumerate(words):
         if word.startswith("--folder="):
