@@ -353,6 +353,18 @@ def test_evaluate_says_everything(trained: Path, run_command: Command, tmp_path:
     assert record["lines"] == 8
 
 
+def test_evaluate_gives_the_figures_of_wmt(trained: Path, run_command: Command) -> None:
+    plain, text, compounds, *_ = run_command("evaluate", trained / "run", "--language", "de").out.splitlines()
+    assert text.startswith("text BLEU ")
+    assert "|tok:13a|" in text
+    assert compounds.startswith("compound BLEU ")
+    assert compounds.endswith("|compounds:split)")
+    assert plain.split()[1] == compounds.split()[2]  # these words have no hyphens
+    refused = run_command("evaluate", trained / "run", "--language", "xx")
+    assert refused.code == 2
+    assert refused.err.startswith("fastmos: language 'xx' is unknown to Moses' rules; give one of ")
+
+
 def test_evaluate_and_score_agree(trained: Path, run_command: Command) -> None:
     files = ["--source", trained / "test.a", "--target", trained / "test.b"]
     scores = run_command("score", trained / "run", *files).out.split()

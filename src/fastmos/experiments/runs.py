@@ -82,9 +82,10 @@ def _judge_translations(run: Run, scale: str, words: int) -> dict[str, Any]:
     outputs: dict[str, Any] = {}
     text = run.target.text
     tokenize: Tokenize = "none" if text.tokenise == "none" else "13a"
+    language = Path(run.config.data.test.target).suffix[1:] if scale == "wmt14" else None
     for split in SPLITS:
         sources, references = split_lines(run.config, split, run.base)
-        found = run.evaluate(sources, references)
+        found = run.evaluate(sources, references, language=language)
         assert found.translations is not None
         scores[split], outputs[split] = found.record(), found.translations
         statistics[split] = bleu_statistics(found.translations, references, tokenize=tokenize, lowercase=text.lowercase)

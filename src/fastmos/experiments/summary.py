@@ -20,6 +20,8 @@ Record = Mapping[str, Any]
 SHOWN_ROWS, SHOWN_WORDS = 10, 8  # of a learnt table
 SCORES: dict[str, tuple[str, float]] = {  # column -> key of a run's scores, and a factor
     "BLEU": ("bleu", 1.0),
+    "text BLEU": ("text_bleu", 1.0),
+    "compound BLEU": ("compound_bleu", 1.0),
     "chrF": ("chrf", 1.0),
     "nats per word": ("nats_per_word", 1.0),
     "BLEU-4": ("bleu_4", 100.0),
@@ -106,7 +108,8 @@ def summarise(suite: Suite, scale: Scale, results: Sequence[Record], seeds: int 
             if have < wanted:
                 missing.append(f"{row.name}: {have} of {wanted} seeds")
     differs = "; ".join(filter(None, [scale.differs, suite.about]))
-    columns = list(suite.columns.get(scale.task, ()))
+    filled = {name for line in lines for name in (*line.ours, *line.paper)}
+    columns = [name for name in suite.columns.get(scale.task, ()) if name in filled]
     return SuiteTable(suite.name, suite.title, scale.name, columns, lines, differs, missing)
 
 

@@ -7,8 +7,9 @@ import numpy as np
 import torch
 
 from fastmos.codings import Coding
+from fastmos.codings.moses import detokenise
 from fastmos.data import EncodedText
-from fastmos.metrics import LikelihoodReport, Score, bleu, chrf
+from fastmos.metrics import LikelihoodReport, Score, bleu, chrf, compound_split_bleu
 from fastmos.metrics.likelihood import Likelihood
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -33,4 +34,10 @@ def bleu_and_chrf(translations: Sequence[str], references: Sequence[str], coding
     return found, chrf(translations, references, lowercase=text.lowercase)
 
 
-__all__ = ["Likelihood", "LikelihoodReport", "Score", "bleu_and_chrf", "likelihood"]
+def wmt_bleu(translations: Sequence[str], references: Sequence[str], language: str) -> tuple[Score, Score]:
+    """Of Moses' tokens: BLEU of the text they make (sacreBLEU's 13a), and of tokens with compounds split."""
+    texts = (detokenise(list(lines), language) for lines in (translations, references))
+    return bleu(*texts, tokenize="13a"), compound_split_bleu(translations, references)
+
+
+__all__ = ["Likelihood", "LikelihoodReport", "Score", "bleu_and_chrf", "likelihood", "wmt_bleu"]

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 
 from fastmos.codings import Coding
+from fastmos.codings.moses import check_language
 from fastmos.data import EncodedText, decoding_batch
 from fastmos.data.backbones import Backbone, load_backbone
 from fastmos.data.captions import Pictures, all_lines
@@ -36,7 +37,7 @@ from fastmos.training.checkpoints import average_weights, load_weights, read_ten
 from fastmos.training.config import Config
 from fastmos.training.decoding import score_lines, score_running_text, search_lines, search_pictures
 from fastmos.training.folder import RunFolder
-from fastmos.training.quality import LikelihoodReport, Score, bleu_and_chrf, likelihood
+from fastmos.training.quality import LikelihoodReport, Score, bleu_and_chrf, likelihood, wmt_bleu
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -190,9 +191,19 @@ class Run:
         return [-float(line.sum()) for line in score_lines(self.model, target, source, self.device)]
 
     def evaluate(
-        self, sources: Sequence[str] | None, references: Sequence[str], *, beam: int | None = None
+        self,
+        sources: Sequence[str] | None,
+        references: Sequence[str],
+        *,
+        beam: int | None = None,
+        language: str | None = None,
     ) -> "Evaluation":
-        """Likelihood of the references (as running text, if trained so), and BLEU and chrF of translations."""
+        """Likelihood of the references (as running text, if trained so), and BLEU and chrF of translations.
+
+        With the `language` of text that Moses has tokenised, also the two figures of BLEU that are usual for WMT.
+        """
+        if language is not None:
+            check_language(language)
         target, source = self._encoded(sources, references)
         window = self.config.training.window
         if window:
@@ -206,7 +217,8 @@ class Run:
         translations = self.translate(sources, beam=beam)
         seconds = time.perf_counter() - begin
         scores = bleu_and_chrf(translations, references, self.target)
-        return Evaluation(report, *scores, translations, seconds)
+        usual = wmt_bleu(translations, references, language) if language is not None else (None, None)
+        return Evaluation(report, *scores, translations, seconds, *usual)
 
     def _encoded(self, sources: Sequence[str] | None, targets: Sequence[str]) -> tuple[EncodedText, EncodedText | None]:
         if not targets:
@@ -243,29 +255,36 @@ class Evaluation:
     chrf: Score | None = None
     translations: list[str] | None = None
     seconds: float = 0.0  # that translating took
+    text_bleu: Score | None = None  # of text put together again
+    compound_bleu: Score | None = None  # of tokens with compounds split
 
     def record(self) -> dict[str, Any]:
         """All figures, for JSON."""
         record: dict[str, Any] = asdict(self.likelihood)
-        for name, score in (("bleu", self.bleu), ("chrf", self.chrf)):
-            if score is not None:
-                record |= {name: score.value, f"{name}_signature": score.signature}
+        for label, score in self._scores().items():
+            name = label.lower().replace(" ", "_")
+            record |= {name: score.value, f"{name}_signature": score.signature}
         if self.translations is not None:
             record |= {"seconds": self.seconds, "sentences_per_second": len(self.translations) / self.seconds}
         return record
 
     def summary(self) -> str:
         """All figures, for the reader."""
-        lines = [
-            f"{name} {score.value:.2f} ({score.signature})"
-            for name, score in (("BLEU", self.bleu), ("chrF", self.chrf))
-            if score is not None
-        ]
+        lines = [f"{label} {score.value:.2f} ({score.signature})" for label, score in self._scores().items()]
         known = f"{self.likelihood.nats_per_known_word:.4f} for known words, {self.likelihood.oov_rate:.2%} unknown"
         lines.append(f"{self.likelihood.nats_per_word:.4f} nats per word ({known})")
         if self.translations is not None:
             lines.append(f"{len(self.translations) / self.seconds:,.1f} sentences/s ({len(self.translations):,} lines)")
         return "\n".join(lines)
+
+    def _scores(self) -> dict[str, Score]:
+        scores = {
+            "BLEU": self.bleu,
+            "text BLEU": self.text_bleu,
+            "compound BLEU": self.compound_bleu,
+            "chrF": self.chrf,
+        }
+        return {label: score for label, score in scores.items() if score is not None}
 
 
 def average(folder: Path, output: Path, *, last: int = 0, best: int = 0) -> list[int]:
