@@ -100,7 +100,7 @@ def losses(case: Case) -> dict[str, Callable[[], Tensor]]:
         "mixture_nll, smoothed": lambda: mixture_nll(*given, head.weight, head.bias, targets, label_smoothing=0.1).loss,
         "module": lambda: head(case.hidden, targets).loss,
         "module, contexts kept": lambda: mixture_nll(*head.parts(case.hidden), head.weight, head.bias, targets).loss,
-        PUBLIC: lambda: public_formula(case),
+        PUBLIC: lambda: public_formula(*given, head.weight, head.bias, targets),
         "log-space formula": lambda: log_space_formula(case),
         "adaptive softmax": lambda: case.adaptive(case.contexts[:, 0], targets).loss * len(targets),
     }
@@ -109,11 +109,13 @@ def losses(case: Case) -> dict[str, Callable[[], Tensor]]:
     return every
 
 
-def public_formula(case: Case) -> Tensor:
+def public_formula(
+    contexts: Tensor, log_prior: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, ignore_index: int = -100
+) -> Tensor:
     """As the public code mixes (Yang et al. 2018): probabilities of all tokens, components and codes at once."""
-    each = F.softmax(F.linear(case.contexts, case.head.weight, case.head.bias), -1)  # [N, K, V]
-    mixture = (each * case.log_prior.exp()[:, :, None]).sum(1)
-    return F.nll_loss(torch.log(mixture.add_(1e-8)), case.targets, reduction="sum")
+    each = F.softmax(F.linear(contexts, weight, bias), -1)  # [N, K, V]
+    mixture = (each * log_prior.exp()[:, :, None]).sum(1)
+    return F.nll_loss(torch.log(mixture.add_(1e-8)), targets, ignore_index=ignore_index, reduction="sum")
 
 
 def log_space_formula(case: Case) -> Tensor:

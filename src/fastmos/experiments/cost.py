@@ -1,11 +1,12 @@
 """Time and memory of a training step, for all rows at once: by the plain formula, and by the fused loss.
 
+The plain formula is what the paper could do: torch's cross-entropy for one softmax, the public code's for several.
+
 Time is interleaved across rows, so that slow spells of the machine meet all alike; memory is measured in a process for
 each. Both need codings and shapes, not trained weights.
 """
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,9 +15,11 @@ from fastmos.experiments.plans import Plan
 from fastmos.experiments.runs import header
 from fastmos.experiments.scales import Scale
 from fastmos.training.config import Config
-from fastmos.training.folder import BusyError, RunFolder
+from fastmos.training.folder import RunFolder
 
 if TYPE_CHECKING:
+    from torch import Tensor, nn
+
     from fastmos.data import Batch
     from fastmos.models import Generator
 
@@ -36,7 +39,7 @@ def cost_record(plans: Sequence[Plan], scale: Scale, runs: Path, rounds: int = R
     folders = {}
     for one in plans:
         folder = RunFolder(runs / "cost" / one.id)
-        with suppress(BusyError), folder.lock():
+        with folder.lock():
             experiment.begin(one.config, runs, folder)
         folders[one.name] = folder.root
     contenders = {
@@ -87,22 +90,27 @@ def training_step(root: Path, config: Config, fused: bool) -> Callable[[], objec
 
 def repeated_step(model: "Generator", fused: bool, first: "Batch", measured: "Batch") -> Callable[[], object]:
     """Loss and gradients of a batch, by the plain formula or fused, when `first` has made gradients exist."""
-    from fastmos.codings import PAD
-    from fastmos.heads import Head, mixture_nll_reference
-
     head = model.train().head
-    assert isinstance(head, Head)
 
     def step(batch: "Batch") -> None:
-        if fused:
-            loss = model(batch)[0].loss
-        else:
-            hidden, _ = model.body(batch)
-            contexts, log_prior = head.parts(hidden)
-            loss = mixture_nll_reference(
-                contexts, log_prior, head.weight, head.bias, batch.target, ignore_index=PAD
-            ).loss
+        loss = model(batch)[0].loss if fused else plain_loss(head, model.body(batch)[0], batch.target)
         loss.backward()
 
     step(first)  # libraries, too, then have what they keep
     return partial(step, measured)
+
+
+def plain_loss(head: "nn.Module", hidden: "Tensor", targets: "Tensor") -> "Tensor":
+    """The same loss, of hidden states [B, T, D], with all logits in memory."""
+    import torch.nn.functional as F
+
+    from fastmos.bench.head import public_formula
+    from fastmos.codings import PAD
+    from fastmos.heads import Head
+
+    assert isinstance(head, Head)
+    contexts, log_prior = head.parts(hidden.flatten(0, 1))  # [N, K, d], [N, K]
+    if head.softmaxes > 1:
+        return public_formula(contexts, log_prior, head.weight, head.bias, targets.flatten(), PAD)
+    logits = F.linear(contexts[:, 0], head.weight, head.bias)
+    return F.cross_entropy(logits, targets.flatten(), ignore_index=PAD, reduction="sum")
