@@ -26,7 +26,7 @@ KARPATHY = {
             "filename": f"{name}.jpg",
             "filepath": "val2014",
             "split": split,
-            "sentences": [{"tokens": ["a", name], "raw": f"A {name}."}, {"raw": f"Some {name}!"}],
+            "sentences": [{"tokens": ["a", name], "raw": f"A {name}."}, {"tokens": ["some", name]}],
         }
         for name, split in [("dog", "train"), ("cat", "val"), ("cow", "restval"), ("hen", "test")]
     ]
@@ -75,7 +75,7 @@ def test_karpathy(tmp_path: Path) -> None:
     expected = {"train": ["dog", "cow"], "valid": ["cat"], "test": ["hen"]}
     for split, names in expected.items():
         found = read_captions(path, split)
-        assert found == {f"val2014/{name}.jpg": [f"a {name}", f"Some {name}!"] for name in names}
+        assert found == {f"val2014/{name}.jpg": [f"A {name}.", f"some {name}"] for name in names}
     listed = read_captions(path, "test", write(tmp_path / "names.txt", "val2014/dog.jpg\n"))
     assert list(listed) == ["val2014/dog.jpg"]
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fastmos.codings import UNK_TEXT
 from fastmos.errors import InputError
-from fastmos.metrics.captions import NAMES, CaptionScores, caption_scores, tokenise_captions
+from fastmos.metrics.captions import NAMES, CaptionScores, caption_scores, cider_of_each, tokenise_captions
 
 needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="no java on PATH")
 
@@ -72,6 +73,15 @@ def test_captions_that_break_a_pipe() -> None:
     references = [["a dog runs fast", "x"], ["a"], ["b", "c", "d"], ["a b"], ["kůň"], ["a dog 's bone"]]
     found = caption_scores(lines, references)  # METEOR gets an empty line too
     assert all(value is not None and 0 < value < 10 for value in values(found))
+
+
+@needs_java
+def test_an_unknown_word_counts_as_one() -> None:
+    references = [["a black dog runs in the snow", "a dog is running"]]
+    unknown = f"a {UNK_TEXT} dog runs in the snow"
+    found, stranger = (caption_scores([line], references) for line in (unknown, "a zzyzx dog runs in the snow"))
+    assert values(found) == values(stranger)
+    assert cider_of_each([unknown], references) == cider_of_each(["a zzyzx dog runs in the snow"], references)
 
 
 def test_nothing_is_zero_for_want_of_java(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,7 +65,7 @@ def _json(path: Path, split: str, whole: bool) -> Captions:
         wanted = None if whole else SPLITS[split]
         return {
             "/".join(filter(None, [image.get("filepath"), image["filename"]])): [
-                " ".join(sentence["tokens"]) if "tokens" in sentence else sentence["raw"]
+                sentence["raw"] if "raw" in sentence else " ".join(sentence["tokens"])
                 for sentence in image["sentences"]
             ]
             for image in value["images"]

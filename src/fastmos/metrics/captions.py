@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from fastmos.codings import UNK_TEXT
 from fastmos.errors import InputError
 
 TOKENISER = "tokenizer/stanford-corenlp-3.4.1.jar"
@@ -24,6 +25,7 @@ SHORT = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]  # both programs end bef
 SECONDS = 900.0  # that a Java program may take
 # What the COCO code takes out of tokenised captions.
 PUNCTUATION = {*("''", "'", "``", "`"), "-LRB-", "-RRB-", "-LCB-", "-RCB-", *".?!,:-;", "--", "..."}
+STRANGER = "unkunkunk"  # a word that no caption has
 NAMES = {
     "bleu_1": "BLEU-1",
     "bleu_2": "BLEU-2",
@@ -78,7 +80,7 @@ def caption_scores(
     """
     _check(hypotheses, references)
     tokens = tokenise_captions if not tokenised else _unchanged
-    ours = tokens(hypotheses, seconds)
+    ours = tokens([_stranger_for_unk(line) for line in hypotheses], seconds)
     theirs = tokens([line for lines in references for line in lines], seconds)
     signature = f"pycocoevalcap:{importlib.metadata.version('pycocoevalcap')}|tok:{'none' if tokenised else 'ptb'}"
     if ours is None or theirs is None:
@@ -97,7 +99,7 @@ def cider_of_each(
     from pycocoevalcap.cider.cider import Cider
 
     _check(hypotheses, references)
-    ours = tokenise_captions(hypotheses, seconds)
+    ours = tokenise_captions([_stranger_for_unk(line) for line in hypotheses], seconds)
     theirs = tokenise_captions([line for lines in references for line in lines], seconds)
     if ours is None or theirs is None:
         return None
@@ -120,6 +122,11 @@ def tokenise_captions(lines: Sequence[str], seconds: float = SECONDS) -> list[st
         warnings.warn(f"the tokeniser gave {len(found):,} lines for {len(lines):,} captions", stacklevel=2)
         return None
     return [" ".join(word for word in line.split() if word not in PUNCTUATION) for line in found]
+
+
+def _stranger_for_unk(caption: str) -> str:
+    """One word that no reference has for each unk, whose brackets the tokeniser would make words of their own."""
+    return caption.replace(UNK_TEXT, STRANGER)
 
 
 def _unchanged(lines: Sequence[str], seconds: float) -> list[str]:
