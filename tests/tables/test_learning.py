@@ -20,6 +20,7 @@ from fastmos.errors import InputError
 from fastmos.tables import Learning, LearntTable, assign, costs, learn_table, learning, rounds
 from fastmos.tables.rounds import Rounds
 from fastmos.training.checkpoints import read_tensors
+from fastmos.training.folder import BusyError, RunFolder
 from tests.training.test_resume import at_call, die, half_written_then_die, no_space, small_files_only
 from tests.training.tiny import Sabotage, in_child
 
@@ -349,6 +350,23 @@ def test_what_was_cut_before_anything_was_learnt_begins_anew(tmp_path: Path, mon
     coding = learnt(tmp_path, frequent=4).coding
     assert len(coding.frequent) == 4
     assert {"m1", "n1"} & {*coding.frequent, *coding.table_words} == {"m1"}
+
+
+def test_who_finds_a_folder_locked_leaves_it_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even if it was made by the other process just after we looked."""
+    write_texts(tmp_path)
+    folder = tmp_path / "table.learning"
+    exists = Path.exists
+
+    def not_yet(path: Path, **options: bool) -> bool:
+        return path != folder and exists(path, **options)
+
+    with RunFolder(folder).lock():
+        monkeypatch.setattr(Path, "exists", not_yet)
+        with pytest.raises(BusyError):
+            learnt(tmp_path)
+    monkeypatch.undo()
+    assert folder.exists()
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,6 @@ from fastmos.experiments.scales import MAIN, Scale, base_config
 from fastmos.files import read_json, read_lines, written_whole
 from fastmos.progress import progress
 from fastmos.tables import learn_table
-from fastmos.tables.start import by_neighbours
-from fastmos.tables.words import WordText
 from fastmos.training.captioning import Split, split_captions
 from fastmos.training.config import data_path
 
@@ -79,12 +77,16 @@ def prepare_table(table: TablePlan, runs: Path) -> None:
         if not path.is_file():
             raise InputError(f"{path}: no such file, from which a table is to be learnt")
     text = Text("moses" if table.language else "none", table.language or None, table.lowercase)
-    start = TableCoding.learn(
-        read_lines(train), size=table.codes, words=table.words, unk_share=table.unk_share, text=text
+    learn_table(
+        [train],
+        [valid],
+        output,
+        size=table.codes,
+        words=table.words,
+        unk_share=table.unk_share,
+        text=text,
+        learning=table.learning,
     )
-    seed = table.learning.seed
-    start = by_neighbours(start, WordText.read([train], start, runs / "cache"), seed)
-    learn_table([train], [valid], output, start=start, learning=table.learning)
     _write(done, ())
 
 

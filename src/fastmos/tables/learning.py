@@ -96,13 +96,13 @@ def _opened(folder: Path) -> Iterator[None]:
     new = not folder.exists()
     if not new and any(folder.iterdir()) and not (folder / ".lock").exists():
         raise InputError(f"{folder}: is there already, but not from learning a table; give another --output")
-    try:
-        with RunFolder(folder).lock():
+    with RunFolder(folder).lock():
+        try:
             yield
-    except InputError:
-        if new and not (folder / STATE).exists():
-            shutil.rmtree(folder)
-        raise
+        except InputError:
+            if new and not (folder / STATE).exists():
+                shutil.rmtree(folder)  # ours: a process that finds it locked does not come here
+            raise
 
 
 def _begin(
