@@ -6,20 +6,20 @@ from typing import Any
 import pytest
 
 from fastmos.experiments.plans import Row, plan
-from fastmos.experiments.scales import SCALES
-from fastmos.experiments.suites import OVERALL, SUITES
+from fastmos.experiments.scales import SCALES, Scale
+from fastmos.experiments.suites import MIXTURES, OVERALL, SUITES, WMT
 from fastmos.experiments.summary import Cell, shown, suite_tables, summarise
 
 SCALE = SCALES["multi30k"]
 
 
-def record(row: Row, seed: int, bleu: float, right: int = 6) -> dict[str, Any]:
-    one = plan(row, SCALE, seed)
+def record(row: Row, seed: int, bleu: float, right: int = 6, scale: Scale = SCALE) -> dict[str, Any]:
+    one = plan(row, scale, seed)
     scores = {split: {"bleu": bleu, "chrf": 2 * bleu, "nats_per_word": 2.0} for split in ("valid", "test")}
     lines = [[9, 9, right + (line % 2), 3, 2, 1, 9, 8, 7, 6] for line in range(40)]
     return {
         "kind": "run",
-        "scale": "multi30k",
+        "scale": scale.name,
         "name": one.name,
         "config": one.config.model_dump(mode="json"),
         "codes": 3200,
@@ -43,6 +43,26 @@ def test_mean_spread_significance_and_what_is_missing() -> None:
     assert table.lines[2].paper["BLEU"] == "28.91 ± 0.06"
     assert table.missing == ["Hybrid-LightRNN-MoS: 0 of 3 seeds", "BPE-MoS: 2 of 3 seeds"]
     assert "Multi30k" in table.differs
+
+
+def test_rows_are_compared_with_the_first_of_their_language_and_size() -> None:
+    scale = SCALES["wmt14"]
+    results = [record(row, 1, 30.0, 8 if row.mixtures > 1 else 6, scale) for row in WMT.rows]
+    lines = summarise(WMT, scale, results, 1).lines
+    assert len(lines) == 8
+    for line, row in zip(lines, WMT.rows, strict=True):
+        p = line.ours["BLEU"].p
+        assert p is None if row.mixtures == 1 else p is not None and p < 0.01
+
+
+def test_mixtures_in_use_are_those_of_the_weights_that_are_judged() -> None:
+    row = MIXTURES.rows[4]
+    one = record(row, 1, 30.0)
+    one["curve"] = [
+        {"step": 1, "bleu": 30.0, "mixtures_in_use": 4.0},
+        {"step": 2, "bleu": 29.0, "mixtures_in_use": 5.0},
+    ]
+    assert summarise(MIXTURES, SCALE, [one]).lines[4].ours["in use"].mean == 4.0
 
 
 def test_a_run_counts_in_every_suite_that_has_it() -> None:

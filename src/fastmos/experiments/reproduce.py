@@ -4,6 +4,7 @@ Work is a list of jobs, each of which ends in one file of results. A job whose f
 process is at is passed over, so that the same command may be started several times, and each takes what is free.
 """
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,10 +13,11 @@ from typing import Any
 
 from fastmos.errors import InputError
 from fastmos.experiments.plans import Plan, Row, digest, plan
+from fastmos.experiments.result_files import read_result
 from fastmos.experiments.scales import Scale, scales_called
 from fastmos.experiments.suites import COST, SUITES, Suite
 from fastmos.experiments.summary import Line, SuiteTable, shown, summarise
-from fastmos.files import read_json, write_json
+from fastmos.files import write_json
 from fastmos.training.folder import BusyError, RunFolder
 
 ALL = "all"
@@ -58,6 +60,8 @@ def reproduce(
         raise InputError(f"no suite '{suite}'; choose one of {', '.join(SUITES)} or {ALL}")
     if seeds is not None and seeds < 1:
         raise InputError(f"{seeds} seeds train nothing; give at least 1")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise InputError("fastmos reproduce trains each run in one process; start it without torchrun, several times")
     folders = Folders(runs.resolve(), results)
     chosen = list(SUITES.values()) if suite == ALL else [SUITES[suite]]
     scales = [one for one in scales_called(scale) if any(some.rows_at(one) for some in chosen)]
@@ -71,12 +75,12 @@ def reproduce(
             _work(work, one, folders)
         for some in chosen:
             if some.rows_at(one):
-                print(table_text(summarise(some, one, read_results(folders.results, one), seeds)))
+                print(table_text(summarise(some, one, results_of(one, folders.results), seeds)))
 
 
-def read_results(folder: Path, scale: Scale) -> list[dict[str, Any]]:
+def results_of(scale: Scale, folder: Path) -> list[dict[str, Any]]:
     """All records of a scale."""
-    return [read_json(path) for path in sorted((folder / scale.name).glob("*.json"))]
+    return [read_result(path) for path in sorted((folder / scale.name).glob("*.json"))]
 
 
 # ---- what is to be done
@@ -241,7 +245,8 @@ def table_text(table: SuiteTable) -> str:
     about.append(f"differs: {table.differs}")
     if any(cell.p is not None for line in table.lines for cell in line.ours.values()):
         about.append(
-            "mean ± standard deviation (seeds); * p < 0.05, ** p < 0.01 against the first row, paired bootstrap"
+            "mean ± standard deviation (seeds), of ms median ± half the distance of the quartiles; "
+            "* p < 0.05, ** p < 0.01 against the first row of its kind, paired bootstrap"
         )
     if table.missing:
         about.append(f"missing: {'; '.join(table.missing)}")

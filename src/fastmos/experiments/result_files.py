@@ -68,11 +68,11 @@ def read_results(paths: Sequence[Path]) -> tuple[list[Result], list[str]]:
     left_out = []
     for path in paths:
         if not path.is_dir():
-            found[path] = _checked(path)
+            found[path] = read_result(path)
             continue
         for file in sorted(path.rglob("*.json")):
             try:
-                found[file] = _checked(file)
+                found[file] = read_result(file)
             except InputError as error:
                 left_out.append(str(error))
     if not found:
@@ -81,7 +81,8 @@ def read_results(paths: Sequence[Path]) -> tuple[list[Result], list[str]]:
     return [Result(f"r{number}", path.name, value) for number, (path, value) in enumerate(data, 1)], left_out
 
 
-def _checked(path: Path) -> dict[str, Any]:
+def read_result(path: Path) -> dict[str, Any]:
+    """One file, as far as all that use it can rely on."""
     value = read_json(path)
     if not isinstance(value, dict) or "format" not in value or "kind" not in value:
         raise InputError(f"{path}: not a result (it has no format and kind); fastmos reproduce writes results")

@@ -8,6 +8,7 @@ from typing import Any
 
 from fastmos.codings import SPECIALS, WordCoding
 from fastmos.experiments.plans import Plan
+from fastmos.experiments.result_files import FORMAT
 from fastmos.experiments.scales import Scale
 from fastmos.files import provenance, read_lines
 from fastmos.metrics import bleu
@@ -20,7 +21,6 @@ from fastmos.training.config import Config, data_path
 from fastmos.training.folder import RunFolder
 from fastmos.training.run import Run, average, load
 
-FORMAT = 1
 OUTPUTS = 12  # translations or captions that a record holds
 SPLITS: tuple[Split, Split] = ("valid", "test")
 SENTENCES = {  # whose translation is looked into, by scale; written by us

@@ -151,17 +151,17 @@ def _lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
     """Scores, and costs where the suite has them."""
     lines, missing = [], []
     columns = suite.columns[scale.task]
-    baseline = found.runs(rows[0][1]) if rows else []
+    first = {row.base: found.runs(one) for row, one in reversed(rows)}  # what rows of the same base are compared with
     for row, one in rows:
         ours: dict[str, Cell] = {}
-        runs = found.runs(one)
+        runs, baseline = found.runs(one), first[row.base]
         for column in columns:
             if column == "size" and runs:
                 ours[column] = Cell(text=f"{row.mixtures} x {runs[0]['codes']:,}")
             elif column in SCORES and runs:
                 ours[column] = _score(column, suite.split, runs, [] if runs == baseline else baseline)
             elif column == "in use" and runs:
-                ours[column] = _mean([run["curve"][-1].get("mixtures_in_use") or 1.0 for run in runs])
+                ours[column] = _mean([_best_point(run).get("mixtures_in_use") or 1.0 for run in runs])
             elif column in COSTS and (cost := found.measured("cost", one)):
                 way, what = COSTS[column]
                 ours[column] = Cell(cost[way][what], cost[way].get("ms_spread") if what == "ms" else None)
@@ -170,6 +170,15 @@ def _lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
     if set(columns) & COSTS.keys() and not all(found.measured("cost", one) for _, one in rows):
         missing.append("time and memory")
     return lines, missing
+
+
+def _best_point(run: Record) -> Record:
+    """The validation whose weights were judged."""
+    key, sign = {"nats": ("nats_per_word", -1), "cider": ("cider", 1)}.get(
+        run["config"]["training"]["measure"], ("bleu", 1)
+    )
+    points: list[Record] = run["curve"]
+    return max(points, key=lambda point: sign * point.get(key, -math.inf))
 
 
 def _score(column: str, split: str, runs: Sequence[Record], baseline: Sequence[Record]) -> Cell:
