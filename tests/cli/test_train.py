@@ -205,7 +205,7 @@ def test_data_that_changed_is_refused(tmp_path: Path, run_command: Command) -> N
     write_digits(tmp_path, seed=1)
     done = run_command("train", path, "--folder", folder, "--training.epochs", 2)
     assert done.code == 2
-    assert "the training data has changed since this run began" in done.err
+    assert "the training or validation data has changed since this run began" in done.err
 
 
 def test_ctrl_c_ends_with_130(tmp_path: Path, run_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,7 +301,10 @@ def test_a_closed_pipe_ends_quietly(trained: Path) -> None:
     ("words", "stdin", "said"),
     [
         (["translate", "lm"], b"", "lm: a language model translates nothing; see fastmos score"),
-        (["translate", "run", "--nbest", "3", "--beam", "2"], b"", "nbest 3, beam 2: needs 1 <= nbest <= beam"),
+        (["translate", "run", "--nbest", "3", "--beam", "2"], b"3\n", "nbest 3, beam 2: needs 1 <= nbest <= beam"),
+        (["translate", "run", "--nbest", "0"], b"3\n", "needs 1 <= nbest <= beam"),
+        (["evaluate", "run", "--beam", "0"], b"", "nbest 1, beam 0: needs 1 <= nbest <= beam"),
+        (["evaluate", "lm", "--output", "x"], b"", "lm: a language model translates nothing; leave out --output"),
         (["translate", "run"], b"\xff\n", "standard input, line 1: not UTF-8"),
         (["translate", "none"], b"", "none: no such folder; give the folder that fastmos train made"),
         (["translate", "."], b"", "not a run folder (it has no run.json)"),

@@ -178,7 +178,7 @@ def test_other_features_are_refused(trained: Path, scenes: Path, tmp_path: Path)
     with pytest.raises(InputError, match="features of backbone another"):
         moved.evaluate_captions("test")
     write_features(tmp_path / "f.safetensors", Features(features.names, features.values * 2, features.origin))
-    with pytest.raises(InputError, match="the training data has changed"):
+    with pytest.raises(InputError, match="the training or validation data has changed"):
         experiment.train(tiny(epochs=3), tmp_path, tmp_path / "run")
 
 

@@ -17,6 +17,8 @@ from fastmos.training.config import (
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 TEXTS = {"train": {"source": "a", "target": "b"}, "valid": {"source": "c", "target": "d"}}
+LANGUAGE = {"train": {"target": "b"}, "valid": {"target": "d"}}
+NATS = {"measure": "nats"}
 
 
 def translation(**sections: Any) -> Config:
@@ -86,7 +88,16 @@ def test_missing_and_odd_files_get_a_sentence(tmp_path: Path) -> None:
         ({"head": {"kind": "softmax", "mixtures": 1, "width": 8}}, "head.width 8 is for mixtures"),
         ({"head": {"near_softmax": True, "width": 8}}, "head.near_softmax needs contexts as wide as the decoder, 256"),
         ({"model": {"kind": "transformer", "heads": 5}}, "model.width 256 is not a multiple of twice model.heads, 10"),
-        ({"model": {"kind": "transformer", "input_feeding": True}}, "model.input_feeding is for the lstm"),
+        (
+            {"model": {"kind": "transformer", "input_feeding": True}},
+            "model.input_feeding means nothing to a model of kind transformer; leave it out",
+        ),
+        ({"model": {"kind": "transformer", "init": 0.2}}, "model.init means nothing to a model of kind transformer"),
+        ({"model": {"heads": 8}}, "model.heads means nothing to a model of kind lstm"),
+        (
+            {"task": "language-model", "data": LANGUAGE, "model": {"embedding_dropout": 0.1}, "training": NATS},
+            "model.embedding_dropout means nothing to a model of kind language-model",
+        ),
         ({"model": {"width": 5}}, "model.width 5 is odd"),
         ({"model": {"share_embeddings": True}}, "model.share_embeddings needs a transformer and codings.joint"),
         ({"training": {"batch_tokens": 10}}, "give one of training.batch_sentences and training.batch_tokens"),

@@ -55,8 +55,6 @@ def caption(
     from fastmos.data.images import find_images
     from fastmos.data.sheet import write_sheet
 
-    if nbest < 1 or (beam is not None and beam < nbest):
-        raise InputError(f"nbest {nbest}, beam {beam}: needs 1 <= nbest <= beam")
     files = find_images(photos)
     model = load_run(run)
     done: list[tuple[Path, list[str]]] = []

@@ -76,8 +76,6 @@ def translate(
         scores: put log-probability and score, with tabs, before each translation.
         overlong: cut lines that are longer than the model was trained on, or refuse them.
     """
-    if nbest < 1 or (beam is not None and beam < nbest):
-        raise InputError(f"nbest {nbest}, beam {beam}: needs 1 <= nbest <= beam")
     model = load_run(run)
     if model.source is None:
         other = (
@@ -150,11 +148,13 @@ def evaluate(
             )
         found = model.evaluate_captions(split, beam=beam)
     else:
+        if model.source is None and (output is not None or language is not None):
+            raise InputError(f"{run}: a language model translates nothing; leave out --output and --language")
         found = model.evaluate(*_texts(model, source, reference, split), beam=beam, language=language)
     if output is not None and found.translations is not None:
         with written_whole(output) as file:
             file.writelines(f"{line}\n" for line in found.translations)
-    record = {**found.record(), "beam": beam or model.config.search.beam}
+    record = {**found.record(), "beam": model.config.search.beam if beam is None else beam}
     if json_output:
         about = provenance(model.config.training.seed)
         print(json.dumps({**record, "run": str(run), "about": about}, ensure_ascii=False, indent=1))

@@ -46,12 +46,12 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: boo
     return _score(CHRF(lowercase=lowercase), hypotheses, references)
 
 
-def compound_split_bleu(hypotheses: Sequence[str], references: Sequence[str]) -> Score:
+def compound_split_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Score:
     """BLEU as papers of 2017-2018 report it for WMT: of Moses tokens, with hyphened compounds split at the hyphen.
 
     Usually higher than sacreBLEU's 13a on English-German: figures of the two kinds do not compare.
     """
-    score = bleu(split_compounds(hypotheses), split_compounds(references))
+    score = bleu(split_compounds(hypotheses), split_compounds(references), lowercase=lowercase)
     return Score(score.value, f"{score.signature}|compounds:split")
 
 

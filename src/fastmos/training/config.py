@@ -71,9 +71,9 @@ class Model(Section):
     kind: Literal["lstm", "transformer"] = "lstm"  # a language model or captioner is an lstm
     width: Count = 256  # width of the decoder, and of all of a Transformer (lstm: the encoder has half a direction)
     layers: Count = 1  # how many layers
-    dropout: Share = 0.3  # lstm: on the output g and between layers; Transformer: on embeddings and sub-layers
+    dropout: Share = 0.3  # lstm: on g and between layers; Transformer, language model: also on embeddings
     embedding: Amount = 0  # lstm: width of the embeddings; 0: as the decoder
-    embedding_dropout: Share = 0.0  # lstm: on the embeddings
+    embedding_dropout: Share = 0.0  # lstm, captioner: on the embeddings
     input_feeding: bool = False  # lstm: feed g into the next step
     init: Annotated[float, Field(gt=0, le=100)] = 0.1  # lstm: all parameters start from U(-init, init)
     inner: Count = 1024  # Transformer: width inside the feed-forward layers
@@ -222,6 +222,15 @@ def check(config: Config) -> None:
         raise InputError(f"the config contradicts itself: {contradiction}")
 
 
+# What a body has not: keys of the section `model`, by its kind or by the task.
+FOREIGN = {
+    "transformer": ("embedding", "embedding_dropout", "input_feeding", "init"),
+    "lstm": ("inner", "inner_dropout", "heads", "norm"),
+    "language-model": ("embedding_dropout", "input_feeding"),
+    "captioning": ("input_feeding",),
+}
+
+
 def _contradictions(config: Config) -> Iterator[str]:
     data, codings, model, head, training = config.data, config.codings, config.model, config.head, config.training
     translation, captioning = config.task == "translation", config.task == "captioning"
@@ -261,8 +270,10 @@ def _contradictions(config: Config) -> Iterator[str]:
         yield f"head.near_softmax needs contexts as wide as the decoder, {model.width}, not {contexts}"
     if model.kind == "transformer" and model.width % (2 * model.heads):
         yield f"model.width {model.width} is not a multiple of twice model.heads, {2 * model.heads}"
-    if model.kind == "transformer" and model.input_feeding:
-        yield "model.input_feeding is for the lstm; a Transformer has none"
+    for body in (model.kind, config.task):
+        for name in FOREIGN.get(body, ()):
+            if getattr(model, name) != getattr(Model(), name):
+                yield f"model.{name} means nothing to a model of kind {body}; leave it out"
     if model.kind == "lstm" and translation and model.width % 2:
         yield f"model.width {model.width} is odd, but the encoder has half of it a direction"
     if model.share_embeddings and not (codings.joint and model.kind == "transformer"):

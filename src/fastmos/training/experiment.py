@@ -66,7 +66,8 @@ def _train(config: Config, base: Path, folder: RunFolder, world: World) -> None:
     if isinstance(model.body, Captioner) and pair.pictures is not None:
         model.body.mean.data = pair.pictures.mean()
     trainer = Trainer(config, folder, world, model, batches, _validator(config, valid, target, base))
-    state = trainer.begin(State(fingerprint(pair.texts(), pair.pictures), world.size))
+    data = " ".join(fingerprint(one.texts(), one.pictures) for one in (pair, valid))
+    state = trainer.begin(State(data, world.size))
     ended = reason_to_end(config.training, state)
     if ended:
         if world.first:

@@ -158,7 +158,7 @@ class Trainer:
         self.journal.advance(self.state.step)
         if math.isfinite(norm):
             self.recent.loss, self.recent.tokens = self.recent.loss + loss, self.recent.tokens + tokens
-        if self.state.step % self.config.training.log_every:
+        if self.state.step % self.config.training.log_every and not validation_due(self.config.training, self.state):
             return
         (total,) = self.world.sum([float(self.recent.loss)])
         seconds = time.monotonic() - self.recent.start

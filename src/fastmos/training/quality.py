@@ -34,10 +34,14 @@ def bleu_and_chrf(translations: Sequence[str], references: Sequence[str], coding
     return found, chrf(translations, references, lowercase=text.lowercase)
 
 
-def wmt_bleu(translations: Sequence[str], references: Sequence[str], language: str) -> tuple[Score, Score]:
+def wmt_bleu(
+    translations: Sequence[str], references: Sequence[str], coding: Coding, language: str
+) -> tuple[Score, Score]:
     """Of Moses' tokens: BLEU of the text they make (sacreBLEU's 13a), and of tokens with compounds split."""
+    lowercase = coding.text.lowercase
     texts = (detokenise(list(lines), language) for lines in (translations, references))
-    return bleu(*texts, tokenize="13a"), compound_split_bleu(translations, references)
+    whole = bleu(*texts, tokenize="13a", lowercase=lowercase)
+    return whole, compound_split_bleu(translations, references, lowercase=lowercase)
 
 
 __all__ = ["Likelihood", "LikelihoodReport", "Score", "bleu_and_chrf", "likelihood", "wmt_bleu"]

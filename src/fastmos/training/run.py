@@ -34,7 +34,7 @@ from fastmos.training.captioning import (
     split_features,
 )
 from fastmos.training.checkpoints import average_weights, load_weights, read_tensors, write_tensors
-from fastmos.training.config import Config
+from fastmos.training.config import Config, Search
 from fastmos.training.decoding import score_lines, score_running_text, search_lines, search_pictures
 from fastmos.training.folder import RunFolder
 from fastmos.training.quality import LikelihoodReport, Score, bleu_and_chrf, likelihood, wmt_bleu
@@ -103,7 +103,8 @@ class Run:
         if self.source is None:
             other = "captions images; use caption" if self.origin else "is a language model; use score"
             raise InputError(f"this run translates nothing: it {other}")
-        search = self.config.search.model_copy(update={"beam": beam or max(self.config.search.beam, nbest or 1)})
+        count = 1 if nbest is None else nbest
+        search = self._search(beam, count)
         sources = self._within_limit(self.source.encode_lines(lines), overlong)
         found = search_lines(
             self.model,
@@ -111,11 +112,18 @@ class Run:
             sources,
             search,
             self.device,
-            nbest=nbest or 1,
+            nbest=count,
             watch=lambda groups, count: progress(groups, "translating, batches", count) if count > 1 else groups,
         )
         translations = self._texts(found)
-        return translations if nbest else [best[0].text for best in translations]
+        return [best[0].text for best in translations] if nbest is None else translations
+
+    def _search(self, beam: int | None, nbest: int) -> Search:
+        """How to search: as the config says, but with this beam, or one that is wide enough."""
+        beam = max(self.config.search.beam, nbest) if beam is None else beam
+        if not 1 <= nbest <= beam:
+            raise InputError(f"nbest {nbest}, beam {beam}: needs 1 <= nbest <= beam")
+        return self.config.search.model_copy(update={"beam": beam})
 
     def _texts(self, found: list[list[Hypothesis]]) -> list[list[Translation]]:
         texts = iter(self.target.decode_lines([hypothesis.codes for best in found for hypothesis in best]))
@@ -157,14 +165,15 @@ class Run:
         for begin in range(0, len(images), IMAGES):
             group = images[begin : begin + IMAGES]
             squares = [self.backbone.square(upright_rgb(image)) for image in group]
-            found += self.caption_features(self.backbone.features(squares), nbest=nbest or 1, beam=beam)
-        return found if nbest else [best[0].text for best in found]
+            count = 1 if nbest is None else nbest
+            found += self.caption_features(self.backbone.features(squares), nbest=count, beam=beam)
+        return [best[0].text for best in found] if nbest is None else found
 
     def caption_features(
         self, features: torch.Tensor, *, nbest: int = 1, beam: int | None = None
     ) -> list[list[Translation]]:
         """The best captions of images whose features [I, F] the run's backbone made."""
-        search = self.config.search.model_copy(update={"beam": beam or max(self.config.search.beam, nbest)})
+        search = self._search(beam, nbest)
         return self._texts(search_pictures(self.model, self.target, features, search, self.device, nbest=nbest))
 
     def evaluate_captions(self, split: Split = "test", *, beam: int | None = None) -> CaptionEvaluation:
@@ -217,7 +226,7 @@ class Run:
         translations = self.translate(sources, beam=beam)
         seconds = time.perf_counter() - begin
         scores = bleu_and_chrf(translations, references, self.target)
-        usual = wmt_bleu(translations, references, language) if language is not None else (None, None)
+        usual = (None, None) if language is None else wmt_bleu(translations, references, self.target, language)
         return Evaluation(report, *scores, translations, seconds, *usual)
 
     def _encoded(self, sources: Sequence[str] | None, targets: Sequence[str]) -> tuple[EncodedText, EncodedText | None]:

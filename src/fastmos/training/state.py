@@ -26,7 +26,7 @@ Carried = tuple[Tensor, ...] | None  # hidden state that a language model takes 
 class State:
     """Where a run is."""
 
-    data: str  # fingerprint of the training data
+    data: str  # fingerprints of training and validation data
     processes: int  # how many trained
     step: int = 0  # steps done
     epoch: int = 0  # passes done
@@ -78,7 +78,9 @@ def load_state(
     state = State(**notes["state"])
     state.history = [(step, value) for step, value in state.history]
     if state.data != fresh.data:
-        raise InputError(f"{path.parent}: the training data has changed since this run began; give another --folder")
+        raise InputError(
+            f"{path.parent}: the training or validation data has changed since this run began; give another --folder"
+        )
     if state.processes != fresh.processes:
         raise InputError(
             f"{path.parent}: was trained by {state.processes} processes, not {fresh.processes}; start as many"
