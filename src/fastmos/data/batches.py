@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fastmos.codings import BOS, EOS
-from fastmos.codings import PAD as PAD  # the models take it from here
+from fastmos.codings import BOS, EOS, PAD
 from fastmos.data.encoded import EncodedText, check_pairs
 from fastmos.errors import InputError
 

@@ -36,7 +36,6 @@ class Generator(nn.Module):
         *,
         label_smoothing: float = 0.0,
         smoothing: Smoothing = "uniform",
-        count_correct: bool = False,
     ) -> tuple[HeadOutput, Any]:
         """The loss summed over the batch's targets, padding left out; and the state a language model carries on."""
         hidden, state = self.body(batch, state)  # [B, T, D]
@@ -46,7 +45,6 @@ class Generator(nn.Module):
             ignore_index=PAD,
             label_smoothing=label_smoothing,
             smoothing=smoothing,
-            count_correct=count_correct,
         )
         return output, state
 
