@@ -13,10 +13,9 @@ from fastmos.experiments.scales import Scale
 from fastmos.files import provenance, read_lines
 from fastmos.metrics import bleu
 from fastmos.metrics.bleu import Tokenize
-from fastmos.metrics.captions import cider_of_each
 from fastmos.metrics.significance import bleu_statistics
 from fastmos.progress import progress
-from fastmos.training.captioning import Split, split_captions
+from fastmos.training.captioning import Split
 from fastmos.training.config import Config, data_path
 from fastmos.training.folder import RunFolder
 from fastmos.training.run import Run, average, load
@@ -124,8 +123,7 @@ def _judge_captions(run: Run) -> dict[str, Any]:
     for split in SPLITS:
         found = run.evaluate_captions(split)
         scores[split] = found.record()
-        references = list(split_captions(run.config, split, run.base).values())
-        each = cider_of_each(found.translations, references)
+        each = found.scores.cider_of_each
         statistics[split] = None if each is None else [round(value, 4) for value in each]
         outputs = dict(list(zip(found.names, found.translations, strict=True))[:OUTPUTS])
     return {"scores": scores, "statistics": statistics, "outputs": {"test": outputs}, "inside": None}

@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from fastmos.codings import UNK_TEXT
@@ -50,17 +50,16 @@ class CaptionScores:
     cider: float | None
     captions: int
     signature: str
+    cider_of_each: list[float] | None = None  # of which CIDEr is the mean
 
     def record(self) -> dict[str, float | int | str | None]:
-        """For JSON."""
-        return {name: value for name, value in asdict(self).items() if name != "signature"} | {
-            "caption_signature": self.signature
-        }
+        """All figures, for JSON."""
+        figures = {name: getattr(self, name) for name in NAMES}
+        return {**figures, "captions": self.captions, "caption_signature": self.signature}
 
     def summary(self) -> str:
         """All figures times 100, as papers give them."""
-        values = asdict(self)
-        shown = ((label, values[name]) for name, label in NAMES.items())
+        shown = ((label, getattr(self, name)) for name, label in NAMES.items())
         figures = (f"{label} {'unavailable' if value is None else f'{100 * value:.2f}'}" for label, value in shown)
         return f"{', '.join(figures)} ({self.signature})"
 
@@ -87,26 +86,9 @@ def caption_scores(
         return CaptionScores(None, None, None, None, None, None, None, len(hypotheses), signature)
     rest = iter(theirs)
     grouped = [[next(rest) for _ in lines] for lines in references]
-    (one, two, three, four), rouge, cider = _overlap(ours, grouped)
+    (one, two, three, four), rouge, cider, each = _overlap(ours, grouped)
     found = _meteor(ours, grouped, seconds) if meteor else None
-    return CaptionScores(one, two, three, four, found, rouge, cider, len(hypotheses), signature)
-
-
-def cider_of_each(
-    hypotheses: Sequence[str], references: Sequence[Sequence[str]], seconds: float = SECONDS
-) -> list[float] | None:
-    """CIDEr of each caption by itself, of which the corpus's is the mean; None without Java."""
-    from pycocoevalcap.cider.cider import Cider
-
-    _check(hypotheses, references)
-    ours = tokenise_captions([_stranger_for_unk(line) for line in hypotheses], seconds)
-    theirs = tokenise_captions([line for lines in references for line in lines], seconds)
-    if ours is None or theirs is None:
-        return None
-    rest = iter(theirs)
-    grouped = {number: [next(rest) for _ in lines] for number, lines in enumerate(references)}
-    _, each = Cider().compute_score(grouped, {number: [line] for number, line in enumerate(ours)})
-    return [float(value) for value in each]
+    return CaptionScores(one, two, three, four, found, rouge, cider, len(hypotheses), signature, each)
 
 
 def tokenise_captions(lines: Sequence[str], seconds: float = SECONDS) -> list[str] | None:
@@ -133,8 +115,10 @@ def _unchanged(lines: Sequence[str], seconds: float) -> list[str]:
     return [_one_line(line) for line in lines]
 
 
-def _overlap(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> tuple[list[float], float, float]:
-    """BLEU-1 to BLEU-4, ROUGE-L and CIDEr of tokenised captions."""
+def _overlap(
+    hypotheses: Sequence[str], references: Sequence[Sequence[str]]
+) -> tuple[list[float], float, float, list[float]]:
+    """BLEU-1 to BLEU-4, ROUGE-L and CIDEr of tokenised captions, and CIDEr of each."""
     from pycocoevalcap.bleu.bleu import Bleu
     from pycocoevalcap.cider.cider import Cider
     from pycocoevalcap.rouge.rouge import Rouge
@@ -143,8 +127,8 @@ def _overlap(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> 
     theirs = {number: list(lines) for number, lines in enumerate(references)}
     bleu, _ = Bleu(4).compute_score(theirs, ours, verbose=0)
     rouge, _ = Rouge().compute_score(theirs, ours)
-    cider, _ = Cider().compute_score(theirs, ours)
-    return [float(value) for value in bleu], float(rouge), float(cider)
+    cider, each = Cider().compute_score(theirs, ours)
+    return [float(value) for value in bleu], float(rouge), float(cider), [float(value) for value in each]
 
 
 def _meteor(hypotheses: Sequence[str], references: Sequence[Sequence[str]], seconds: float) -> float | None:
