@@ -29,6 +29,21 @@ def test_lines_of_plain_and_gzip_files(tmp_path: Path, content: bytes, lines: li
     assert list(read_lines(file)) == lines
 
 
+@pytest.mark.parametrize("packed", [False, True], ids=["plain", "gzip"])
+def test_a_pipe_is_read_like_a_file(packed: bool) -> None:
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "wb") as file:
+        file.write(gzip.compress(b"a\nb\n", mtime=0) if packed else b"a\nb\n")
+    assert list(read_lines(f"/dev/fd/{reader}")) == ["a", "b"]
+    os.close(reader)
+
+
+def test_closed_standard_input_gets_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    with pytest.raises(InputError, match="standard input is closed"):
+        list(read_lines("-"))
+
+
 @pytest.mark.parametrize(
     ("content", "said"),
     [

@@ -8,7 +8,7 @@ import platform
 import subprocess
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -34,6 +34,8 @@ def read_lines(path: Path | str) -> Iterator[str]:
 @contextmanager
 def _open_binary(path: Path | str) -> Iterator[IO[bytes]]:
     if str(path) == "-":
+        if sys.stdin is None:
+            raise InputError("standard input is closed; name a file")
         magic = sys.stdin.buffer.peek(2)[:2]  # type: ignore[union-attr]  # it is a BufferedReader
         with _unzipped(sys.stdin.buffer, magic) as stream:
             yield stream
@@ -44,11 +46,8 @@ def _open_binary(path: Path | str) -> Iterator[IO[bytes]]:
         raise InputError(f"{path}: no such file") from None
     except IsADirectoryError:
         raise InputError(f"{path}: is a folder; give a file") from None
-    with file:
-        magic = file.read(2)
-        file.seek(0)
-        with _unzipped(file, magic) as stream:
-            yield stream
+    with file, _unzipped(file, file.peek(2)[:2]) as stream:  # a pipe cannot be read again
+        yield stream
 
 
 @contextmanager
@@ -59,6 +58,12 @@ def _unzipped(file: IO[bytes], magic: bytes) -> Iterator[IO[bytes]]:
             yield unzipped  # type: ignore[misc]  # GzipFile reads like any binary stream
     else:
         yield file
+
+
+def check_kept(output: Path | None, read: Iterable[Path | None]) -> None:
+    """Refuse an output that would replace what it is made of."""
+    if output is not None and output.resolve() in [path.resolve() for path in read if path is not None]:
+        raise InputError(f"{output}: is read, and would be replaced; give another --output")
 
 
 @contextmanager

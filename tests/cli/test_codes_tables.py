@@ -65,7 +65,14 @@ def test_learn_and_show_a_table(tmp_path: Path) -> None:
         (["learn", "--kind", "words", "--valid", "valid", "-o", "t.json"], "--valid is for learnt tables only"),
         (["show", "words.json", "--nearest", "d0"], "are for table codings; words.json is of kind words"),
         (["show", "table.json", "-o", "t.pdf"], "a table is written as .csv or .html"),
-        (["show", "table.json", "--nearest", "zzz"], "'zzz' is not in this table"),
+        (["show", "table.json", "--nearest", "zzz", "-o", "t.csv"], "'zzz' is not in this table"),
+        (["show", "table.json", "--rows", "-1"], "--rows is -1; it must be at least 0"),
+        (["apply", "table.json", "train", "-o", "train"], "train: is read, and would be replaced"),
+        (["learn", "--kind", "table", "--table", "random", "--seed", "-1", "train", "-o", "t.json"], "--seed is -1"),
+        (
+            ["learn", "--kind", "table", "--table", "learnt", "/dev/null", "--valid", "valid", "-o", "t.json"],
+            "reads its text again after an interruption, so not from '/dev/null'",
+        ),
     ],
 )
 def test_bad_input_is_answered_in_a_sentence(

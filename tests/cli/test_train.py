@@ -1,5 +1,6 @@
 """`fastmos train|translate|evaluate|score|average`: what they print, how they end, what they refuse."""
 
+import errno
 import io
 import json
 import os
@@ -16,6 +17,7 @@ import fastmos
 from fastmos.cli import main
 from fastmos.training import experiment, journal
 from fastmos.training.config import write_config
+from fastmos.training.folder import RunFolder
 from tests.training.tiny import tiny, tiny_language_model, write_digits
 
 
@@ -309,6 +311,11 @@ def test_a_closed_pipe_ends_quietly(trained: Path) -> None:
         (["translate", "none"], b"", "none: no such folder; give the folder that fastmos train made"),
         (["translate", "."], b"", "not a run folder (it has no run.json)"),
         (["evaluate", "run", "--source", "test.a"], b"", "evaluation needs --reference"),
+        (
+            ["evaluate", "run", "--source", "test.a", "--reference", "test.b", "--output", "test.b"],
+            b"",
+            "test.b: is read, and would be replaced; give another --output",
+        ),
         (["evaluate", "run", "--reference", "test.b"], b"", "this run is a translation run; give sources too"),
         (
             ["evaluate", "run", "--source", "test.a", "--reference", "train.b"],
@@ -399,6 +406,31 @@ def test_average_makes_a_run_of_its_own(choice: str, trained: Path, run_command:
     assert run_command("evaluate", output).out.startswith("BLEU ")
     again = run_command("average", trained / "run", choice, 2, "--output", output)
     assert (again.code, again.err) == (2, f"fastmos: {output}: exists; give another --output\n")
+
+
+def test_an_average_that_cannot_be_written_leaves_nothing(
+    trained: Path, run_command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*arguments: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "mean")
+
+    with monkeypatch.context() as disk:
+        disk.setattr(RunFolder, "write", full)
+        done = run_command("average", trained / "run", "--last", 2, "--output", tmp_path / "mean")
+    assert (done.code, done.err) == (2, "fastmos: mean: No space left on device\n")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_too_little_memory_gets_a_sentence(run_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    def greedy(*arguments: object) -> None:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4000000000000 bytes.")
+
+    monkeypatch.setattr("fastmos.cli._dispatch", greedy)
+    done = run_command("translate", "run")
+    assert (done.code, done.err) == (
+        2,
+        "fastmos: there is not enough memory for this; choose smaller sizes or batches\n",
+    )
 
 
 # ---- run folders

@@ -47,6 +47,11 @@ def test_csv_holds_every_word_at_its_place() -> None:
     )
 
 
+def test_csv_keeps_a_word_with_a_carriage_return_whole() -> None:
+    text = table_csv(TableCoding([], ["c\rd"], [0], 1, 1))
+    assert list(csv.reader(io.StringIO(text, newline="")))[1:] == [["0", "0", "c\rd"]]
+
+
 def test_page_holds_every_word_escaped_and_needs_nothing_else() -> None:
     text = table_html(CODING, "a <table>")
     page = Page(text)

@@ -388,7 +388,7 @@ def test_who_finds_a_folder_locked_leaves_it_alone(tmp_path: Path, monkeypatch: 
         (output_is_a_folder, "is a folder"),
         (output_of_another_kind, "ends in .json"),
         (folder_of_somebody_else, "not from learning a table"),
-        (other_held_out_text, "100% of its words are not in the training text"),
+        (other_held_out_text, "100% of its words are not in the vocabulary"),
         (negative_seed, "seed is -1; it must be at least 0"),
         (unknown_method, "method cannot be 'best'"),
     ],

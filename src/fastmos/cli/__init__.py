@@ -7,6 +7,7 @@ that help is quick.
 import difflib
 import importlib
 import os
+import re
 import sys
 from collections.abc import Callable
 
@@ -61,6 +62,11 @@ def main() -> None:
     except KeyboardInterrupt:
         print("fastmos: interrupted", file=sys.stderr)
         sys.exit(130)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not re.search("allocate memory|out of memory", str(error)):
+            raise
+        print("fastmos: there is not enough memory for this; choose smaller sizes or batches", file=sys.stderr)
+        sys.exit(2)
     except OSError as error:
         if error.filename is None and error.errno is None:
             raise

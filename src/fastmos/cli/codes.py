@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from fastmos.errors import InputError
-from fastmos.files import read_lines, written_whole
+from fastmos.files import check_kept, read_lines, written_whole
 
 if TYPE_CHECKING:
     from fastmos.codings import Coding, TableCoding, Text
@@ -89,9 +89,9 @@ def learn(
     """
     from fastmos import codings
 
-    read = [*files, *valid, *([Path(start)] if start else [])]
-    if output.resolve() in [path.resolve() for path in read]:
-        raise InputError(f"{output}: is read, and would be replaced; give another --output")
+    check_kept(output, [*files, *valid, *([Path(start)] if start else [])])
+    if seed is not None and seed < 0:
+        raise InputError(f"--seed is {seed}; it must be at least 0")
     given: dict[str, Any] = {
         "size": size,
         "min_count": min_count,
@@ -137,8 +137,11 @@ def _learn_table(
 
     if not files or not learnt["valid"]:
         raise InputError("a learnt table needs files of training text and --valid with held-out text; name both")
-    if Path("-") in (*files, *learnt["valid"]):
-        raise InputError("a learnt table reads its text again after an interruption, so not from '-'; give files")
+    for path in (*files, *learnt["valid"]):
+        if str(path) == "-" or path.is_fifo() or path.is_char_device():
+            raise InputError(
+                f"a learnt table reads its text again after an interruption, so not from '{path}'; give files"
+            )
     start = learnt["start"] or "neighbours"
     settings = {name: learnt[name] for name in ("method", "rounds", "epochs", "width") if learnt[name] is not None}
     learning = Learning(**settings, seed=given.pop("seed", 0))
@@ -173,6 +176,7 @@ def apply(
     from fastmos.codings import BPECoding, load_coding
     from fastmos.codings.text import batches
 
+    check_kept(output, [coding, *files])
     loaded = load_coding(coding)
     random = Random(seed)
     if dropout and not isinstance(loaded, BPECoding):
@@ -201,6 +205,7 @@ def undo(coding: Positional[Path], files: Files = (), *, text: bool = False, out
     from fastmos.codings import load_coding
     from fastmos.codings.text import batches
 
+    check_kept(output, [coding, *files])
     loaded = load_coding(coding)
     with _written(output) as out:
         if text:
@@ -230,6 +235,9 @@ def show(
     """
     from fastmos.codings import BPECoding, TableCoding, load_coding
 
+    check_kept(output, [coding])
+    if rows < 0:
+        raise InputError(f"--rows is {rows}; it must be at least 0")
     loaded = load_coding(coding)
     if nearest is not None or output is not None:
         if not isinstance(loaded, TableCoding):
@@ -263,15 +271,17 @@ def _show_table(coding: "TableCoding", title: str, word: str | None, output: Pat
     """Write a table to a file, and show the neighbours of a word in it."""
     from fastmos.codings.table_page import nearest, table_csv, table_html
 
+    if output is not None and output.suffix not in (".csv", ".html"):
+        raise InputError(f"{output}: a table is written as .csv or .html; give a name that ends so")
+    lines = []
+    if word is not None:
+        row, column = nearest(coding, word)
+        lines = [f"row: {' '.join(row)}", f"column: {' '.join(column)}"]
     if output is not None:
-        if output.suffix not in (".csv", ".html"):
-            raise InputError(f"{output}: a table is written as .csv or .html; give a name that ends so")
         page = table_csv(coding) if output.suffix == ".csv" else table_html(coding, title)
         with _written(output) as out:
             out.write(page.encode())
-    if word is not None:
-        row, column = nearest(coding, word)
-        _write(sys.stdout.buffer, [f"row: {' '.join(row)}", f"column: {' '.join(column)}"])
+    _write(sys.stdout.buffer, lines)
 
 
 def _summary(coding: "Coding") -> str:

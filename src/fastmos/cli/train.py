@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from fastmos.errors import InputError
-from fastmos.files import provenance, read_lines, written_whole
+from fastmos.files import check_kept, provenance, read_lines, written_whole
 
 if TYPE_CHECKING:
     from fastmos.training.captioning import CaptionEvaluation
@@ -139,6 +139,7 @@ def evaluate(
         output: write the translations to this file.
         json_output: print everything as JSON, with what made it.
     """
+    check_kept(output, [source, reference])
     model = load_run(run)
     found: Evaluation | CaptionEvaluation
     if model.origin is not None:
@@ -151,15 +152,15 @@ def evaluate(
         if model.source is None and (output is not None or language is not None):
             raise InputError(f"{run}: a language model translates nothing; leave out --output and --language")
         found = model.evaluate(*_texts(model, source, reference, split), beam=beam, language=language)
-    if output is not None and found.translations is not None:
-        with written_whole(output) as file:
-            file.writelines(f"{line}\n" for line in found.translations)
     record = {**found.record(), "beam": model.config.search.beam if beam is None else beam}
     if json_output:
         about = provenance(model.config.training.seed)
         print(json.dumps({**record, "run": str(run), "about": about}, ensure_ascii=False, indent=1))
     else:
         print(found.summary())
+    if output is not None and found.translations is not None:
+        with written_whole(output) as file:
+            file.writelines(f"{line}\n" for line in found.translations)
 
 
 def _texts(model: "Run", source: Path | None, reference: Path | None, split: str) -> tuple[list[str] | None, list[str]]:

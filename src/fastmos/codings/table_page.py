@@ -12,7 +12,7 @@ from fastmos.errors import InputError
 def table_csv(coding: TableCoding) -> str:
     """A line for each table word: row, column, word; by rows, then by columns."""
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)  # a word may hold a carriage return
     writer.writerow(["row", "column", "word"])
     for row in range(coding.rows):
         writer.writerows([row, column, word] for column, word in enumerate(coding.row_words(row)) if word is not None)

@@ -92,14 +92,14 @@ def learn_table(
 
 @contextmanager
 def _opened(folder: Path) -> Iterator[None]:
-    """The folder, locked; one that was made here goes again if the input is refused."""
+    """The folder, locked; one that was made here goes again if learning does not come to its first save."""
     new = not folder.exists()
     if not new and any(folder.iterdir()) and not (folder / ".lock").exists():
         raise InputError(f"{folder}: is there already, but not from learning a table; give another --output")
     with RunFolder(folder).lock():
         try:
             yield
-        except InputError:
+        except Exception:
             if new and not (folder / STATE).exists():
                 shutil.rmtree(folder)  # ours: a process that finds it locked does not come here
             raise
@@ -177,7 +177,7 @@ def _learn(
     if (folder / STATE).exists():
         rounds.load(folder / STATE)
     else:
-        _check_fit(start, train, valid)
+        world.first_does(lambda: _check_fit(start, train, valid))
     world.wait()  # nobody writes before everybody has read
 
     def publish() -> None:
@@ -216,8 +216,8 @@ def _check_fit(coding: TableCoding, train: WordText, valid: WordText) -> None:
         )
     if 2 * valid.unknown > valid.running:
         raise InputError(
-            f"{valid.words.name}: {valid.unknown / valid.running:.0%} of its words are not in the training text, "
-            "so it cannot judge a table; give held-out text of the same kind"
+            f"{valid.words.name}: {valid.unknown / valid.running:.0%} of its words are not in the vocabulary, "
+            "so it cannot judge a table; give held-out text of the same kind, or leave fewer words out"
         )
 
 

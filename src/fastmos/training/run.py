@@ -1,5 +1,7 @@
 """A run folder put to use: `fastmos.load("runs/x")` translates, scores and evaluates."""
 
+import os
+import shutil
 import time
 import warnings
 from collections.abc import Sequence
@@ -298,7 +300,7 @@ class Evaluation:
 
 def average(folder: Path, output: Path, *, last: int = 0, best: int = 0) -> list[int]:
     """A new run folder whose weights are the mean of the last, or best, checkpoints of another; says of which steps."""
-    where, new = RunFolder(folder), RunFolder(output)
+    where = RunFolder(folder)
     config, base = where.read()
     steps = where.checkpoints.steps()
     if best:
@@ -313,11 +315,17 @@ def average(folder: Path, output: Path, *, last: int = 0, best: int = 0) -> list
     if output.exists():
         raise InputError(f"{output}: exists; give another --output")
     source, target = load_codings(where)
-    write_tensors(new.model, mean, {"averaged": sorted(chosen)})
-    if where.features.exists():
-        write_json(new.features, read_json(where.features))
-    for coding, path in ((source, new.source), (target, new.target)):
-        if coding is not None:
-            coding.save(path)
-    new.write(config, base)
+    aside = output.with_name(f".{output.name}.{os.getpid()}.tmp")  # so that the folder appears whole or not at all
+    new = RunFolder(aside)
+    try:
+        write_tensors(new.model, mean, {"averaged": sorted(chosen)})
+        if where.features.exists():
+            write_json(new.features, read_json(where.features))
+        for coding, path in ((source, new.source), (target, new.target)):
+            if coding is not None:
+                coding.save(path)
+        new.write(config, base)
+        aside.rename(output)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
     return sorted(chosen)
