@@ -13,11 +13,10 @@ from typing import Any
 
 from fastmos.errors import InputError
 from fastmos.experiments.plans import Plan, Row, digest, plan
-from fastmos.experiments.result_files import read_result
+from fastmos.experiments.result_files import read_result, write_result
 from fastmos.experiments.scales import Scale, scales_called
 from fastmos.experiments.suites import COST, SUITES, Suite
 from fastmos.experiments.summary import Line, SuiteTable, shown, summarise
-from fastmos.files import write_json
 from fastmos.training.folder import BusyError, RunFolder
 
 ALL = "all"
@@ -212,7 +211,7 @@ def _do(job: Job) -> None:
     except BusyError:
         _say(f"another process is at {job.name}")
         return
-    write_json(job.path, record)
+    write_result(job.path, record)
 
 
 def _list(work: Sequence[Job]) -> None:

@@ -1,12 +1,13 @@
-"""Results on disk, read back: JSON files of runs and measurements, each with what made it."""
+"""Results on disk: JSON files of runs and measurements, each with what made it."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fastmos.errors import InputError
-from fastmos.files import read_json
+from fastmos.files import read_json, written_whole
 
 FORMAT = 1
 KINDS = {"run": "run", "table": "learnt table", "cost": "time and memory", "rank": "rank"}  # and what they are called
@@ -57,6 +58,13 @@ class Result:
     def rows(self, key: str = "rows") -> list[Mapping[str, Any]]:
         """A list of rows; empty if it is missing."""
         return self.data.get(key) or []
+
+
+def write_result(path: Path, record: Mapping[str, Any]) -> None:
+    """Whole or not at all, one line for each part: some are thousands of numbers."""
+    parts = (f" {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in record.items())
+    with written_whole(path) as file:
+        file.write("{\n" + ",\n".join(parts) + "\n}\n")
 
 
 def read_results(paths: Sequence[Path]) -> tuple[list[Result], list[str]]:
