@@ -15,6 +15,8 @@ import pytest
 
 import fastmos
 from fastmos.cli import main
+from fastmos.codings import Text
+from fastmos.errors import InputError
 from fastmos.training import experiment, journal
 from fastmos.training.config import write_config
 from fastmos.training.folder import RunFolder
@@ -373,6 +375,13 @@ def test_evaluate_gives_the_figures_of_wmt(trained: Path, run_command: Command) 
     refused = run_command("evaluate", trained / "run", "--language", "xx")
     assert refused.code == 2
     assert refused.err.startswith("fastmos: language 'xx' is unknown to Moses' rules; give one of ")
+
+
+def test_raw_text_has_no_second_figure_of_wmt(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = fastmos.load(trained / "run")
+    monkeypatch.setattr(run.target, "text", Text("moses", "de"))
+    with pytest.raises(InputError, match=r"text is raw, and its BLEU that of text \(13a\) already"):
+        run.evaluate(["3 1"], ["1 3"], language="de")
 
 
 def test_evaluate_and_score_agree(trained: Path, run_command: Command) -> None:

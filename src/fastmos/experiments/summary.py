@@ -173,12 +173,11 @@ def _lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
 
 
 def _best_point(run: Record) -> Record:
-    """The validation whose weights were judged."""
-    key, sign = {"nats": ("nats_per_word", -1), "cider": ("cider", 1)}.get(
-        run["config"]["training"]["measure"], ("bleu", 1)
-    )
+    """The best validation of a translation run, whose weights were judged."""
     points: list[Record] = run["curve"]
-    return max(points, key=lambda point: sign * point.get(key, -math.inf))
+    if run["config"]["training"]["measure"] == "nats":
+        return min(points, key=lambda point: float(point["nats_per_word"]))
+    return max(points, key=lambda point: float(point["bleu"]))
 
 
 def _score(column: str, split: str, runs: Sequence[Record], baseline: Sequence[Record]) -> Cell:

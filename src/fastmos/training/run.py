@@ -215,6 +215,8 @@ class Run:
         """
         if language is not None:
             check_language(language)
+            if self.target.text.tokenise != "none":
+                raise InputError("this run's text is raw, and its BLEU that of text (13a) already; leave language out")
         target, source = self._encoded(sources, references)
         window = self.config.training.window
         if window:
