@@ -3,12 +3,13 @@
 import errno
 import gzip
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from fastmos.errors import InputError
-from fastmos.files import read_json, read_lines, write_json, written_whole
+from fastmos.files import provenance, read_json, read_lines, write_json, written_whole
 
 
 @pytest.mark.parametrize(
@@ -100,3 +101,9 @@ def test_no_file_is_written_over_a_folder(name: str, tmp_path: Path, monkeypatch
     with pytest.raises(InputError, match="is a folder; give the name of a file"), written_whole(name):
         pass
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("program", ["/env/bin/fastmos", "/env/lib/fastmos/__main__.py"])
+def test_a_figure_names_the_command_that_made_it(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", [program, "bench", "head"])
+    assert provenance(3)["command"] == "fastmos bench head"

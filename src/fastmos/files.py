@@ -119,7 +119,7 @@ def provenance(seed: int) -> dict[str, Any]:
     import torch
 
     return {
-        "command": " ".join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "command": " ".join([_program(), *sys.argv[1:]]),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": _machine(),
         "cores": os.cpu_count(),
@@ -130,6 +130,12 @@ def provenance(seed: int) -> dict[str, Any]:
         "commit": _commit(),
         "seed": seed,
     }
+
+
+def _program() -> str:
+    """What was called: `python -m fastmos` is fastmos, too."""
+    path = Path(sys.argv[0])
+    return path.parent.name if path.name == "__main__.py" else path.name
 
 
 def _machine() -> str:

@@ -13,12 +13,14 @@ import pytest
 
 from fastmos import cli
 from fastmos.errors import InputError
+from fastmos.experiments.markdown import markdown
 from fastmos.experiments.report import ABSENT, page, write_report
 from fastmos.experiments.result_files import Result, read_results
 from fastmos.experiments.summary import Cell, Line, SuiteTable
 from fastmos.files import write_json
 from tests.experiments import made
 
+ROOT = Path(__file__).resolve().parents[2]
 EVIL = "</td><script>alert(1)</script>\"'&<b>"
 VOID = {"meta", "input", "br", "path", "rect", "circle"}
 
@@ -160,6 +162,39 @@ def test_a_realistic_set_stays_small() -> None:
     runs = [made.run(f"run {number}", seed, 9, 100 * (number < 3)) for number in range(20) for seed in (1, 2)]
     text = page(of(*runs, made.cost(), made.rank()), made.tables())
     assert len(text.encode()) < 2_000_000
+
+
+# ---- as Markdown
+
+
+def test_the_tables_as_markdown() -> None:
+    overall, mixtures = made.tables()
+    text = markdown([overall, mixtures], of(*made.results()))
+    for line in (
+        "## Overall comparison (overall, multi30k)",
+        "|  | size | BLEU | paper |",
+        "| Baseline | 1 x 10,000 | 31.50 ± 0.15 (2) | 27.41 ± 0.15 |",
+        "| Hybrid-LightRNN-MoS | 9 x 3,000 |  | 28.79 ± 0.23 |",
+        r"| BPE-MoS | 9 x 3,000 | 33.10 ± 0.15 (2)\* | 28.91 ± 0.06 |",
+        "Not there yet: Hybrid-LightRNN-MoS, seed 3.",
+        "`fastmos reproduce overall --scale multi30k`, 2026-11-11 to 2026-11-12, AMD EPYC, commit 1a06726.",
+        "|  | BLEU |",  # the paper gives no figures of it
+        "| 15 softmaxes | 33.20 ± 0.15 (2) |",
+    ):
+        assert line in text.splitlines(), line
+
+
+def test_markdown_keeps_words_as_they_are() -> None:
+    line = Line("a|b", {"words": Cell(text=r"*x* _y_ <br> `z` \|")}, {}, "")
+    text = markdown([SuiteTable("words", "Words", "multi30k", ["words"], [line], "nothing", [])], [])
+    assert r"| a\|b | \*x\* \_y\_ \<br\> \`z\` \\\| |" in text.splitlines()
+
+
+def test_the_page_of_our_results_is_of_our_results(tmp_path: Path) -> None:
+    write_report([ROOT / "results"], tmp_path / "paper.md")
+    assert (ROOT / "docs/paper.md").read_text("utf-8") == (tmp_path / "paper.md").read_text("utf-8"), (
+        "results have changed: fastmos report results -o docs/paper.md"
+    )
 
 
 # ---- files

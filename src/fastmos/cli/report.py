@@ -16,10 +16,11 @@ def report(
 
     Args:
         results: files that fastmos reproduce wrote, or folders of them.
-        output: the page.
+        output: the page; if its name ends in .md, the tables alone, as Markdown.
     """
     from fastmos.experiments.report import write_report
 
     for sentence in write_report(results, output):
         print(f"fastmos: warning: left out {sentence}", file=sys.stderr)
-    print(f"{output}: {output.stat().st_size / 1e6:.1f} MB; open it in a browser")
+    how = "" if output.suffix == ".md" else "; open it in a browser"
+    print(f"{output}: {output.stat().st_size / 1000:,.0f} kB{how}")

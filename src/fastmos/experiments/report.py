@@ -1,4 +1,4 @@
-"""The report: results in, one HTML page out that needs nothing but itself.
+"""The report: results in, one HTML page out that needs nothing but itself; or, as Markdown, the tables alone.
 
 The page's frame, style and script lie beside this file; everything that comes from a result is escaped on its way in.
 """
@@ -13,6 +13,7 @@ from typing import Any
 
 from fastmos.experiments import figures
 from fastmos.experiments.figures import Looks, by_scale, key, one_of_each, origin
+from fastmos.experiments.markdown import markdown
 from fastmos.experiments.report_tables import count, provenance_section, runs_section, suites_section
 from fastmos.experiments.result_files import Result, read_results
 from fastmos.experiments.summary import SuiteTable, suite_tables
@@ -35,7 +36,8 @@ ABSENT = {  # section -> the suite that fills it
 def write_report(paths: Sequence[Path], output: Path) -> list[str]:
     """Write the page of the results in files and folders; says which files of the folders hold none."""
     results, left_out = read_results(paths)
-    text = page(results, suite_tables([result.data for result in results]), left_out)
+    tables = suite_tables([result.data for result in results])
+    text = markdown(tables, results) if output.suffix == ".md" else page(results, tables, left_out)
     with written_whole(output) as file:
         file.write(text)
     return left_out

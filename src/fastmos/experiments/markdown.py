@@ -1,0 +1,65 @@
+"""The paper's tables as a page of Markdown, which is read beside the source without a browser."""
+
+import re
+from collections.abc import Sequence
+
+from fastmos.experiments.figures import behind
+from fastmos.experiments.result_files import Result
+from fastmos.experiments.summary import Line, SuiteTable, shown
+
+HEAD = r"""# The paper's tables, at our sizes
+
+Our figures beside those of Kong et al. (2019): mean ± standard deviation over seeds, with their number in brackets; for
+times, half the distance of the quartiles. Stars: differs from the first row by paired bootstrap, \* p < 0.05,
+\*\* p < 0.01."""
+
+
+def markdown(tables: Sequence[SuiteTable], results: Sequence[Result]) -> str:
+    """All tables that there are results for, each with what differs from the paper and what made it."""
+    return "\n\n".join([HEAD, *(_section(table, behind(table, results)) for table in tables)]) + "\n"
+
+
+def _section(table: SuiteTable, sources: Sequence[Result]) -> str:
+    in_paper = [column for column in table.columns if any(line.paper.get(column) for line in table.lines)]
+    heads = [""]
+    for column in table.columns:
+        heads += [column, "paper"] if column in in_paper else [column]
+    lines = [heads, ["---"] * len(heads), *(_cells(line, table.columns, in_paper) for line in table.lines)]
+    parts = [
+        f"## {table.title} ({table.suite}, {table.scale})",
+        "\n".join(f"| {' | '.join(line)} |" for line in lines),
+        _sentence(_plain(table.differs)),
+    ]
+    if table.missing:
+        parts.append(f"Not there yet: {_plain('; '.join(table.missing))}.")
+    if sources:
+        parts.append(_origin(table, sources))
+    return "\n\n".join(parts)
+
+
+def _cells(line: Line, columns: Sequence[str], in_paper: Sequence[str]) -> list[str]:
+    cells = [line.name]
+    for column in columns:
+        cells.append(shown(line.ours[column], column) if column in line.ours else "")
+        if column in in_paper:
+            cells.append(line.paper.get(column, ""))
+    return [_plain(cell) for cell in cells]
+
+
+def _origin(table: SuiteTable, sources: Sequence[Result]) -> str:
+    dates = sorted({str(one.about["date"])[:10] for one in sources if one.about.get("date")})
+    when = " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else ""
+    machines = sorted({str(one.about["machine"]) for one in sources if one.about.get("machine")})
+    commits = sorted({str(one.about["commit"]) for one in sources if one.about.get("commit")})
+    made = [f"`fastmos reproduce {table.suite} --scale {table.scale}`", when, *machines]
+    made += [f"commit{'s' if len(commits) > 1 else ''} {', '.join(commits)}"] if commits else []
+    return f"{', '.join(filter(None, made))}."
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    return re.sub(r"([\\`*_|<>\[\]#~])", r"\\\1", text)
