@@ -70,6 +70,15 @@ def test_a_run_counts_in_every_suite_that_has_it() -> None:
     assert found == {"overall", "oov", "same-budget", "rank", "mixtures"}
 
 
+def test_captions_are_in_the_suites_that_have_captions() -> None:
+    scale = SCALES["flickr8k"]
+    one = record(OVERALL.rows[2], 1, 30.0, scale=scale)
+    one["scores"]["test"] |= {"bleu_4": 0.2, "meteor": 0.19, "cider": 0.46}
+    tables = suite_tables([one])
+    assert [table.suite for table in tables] == ["overall", "same-budget"]
+    assert tables[0].lines[2].ours["CIDEr"].mean == 46.0 and tables[0].lines[2].paper["CIDEr"] == "89.26 ± 0.11"
+
+
 def test_results_of_other_settings_or_without_scores_are_passed_over() -> None:
     other = record(OVERALL.rows[0], 1, 30.0)
     other["config"]["training"]["rate"] = 0.5

@@ -89,7 +89,8 @@ def suite_tables(results: Sequence[Record]) -> list[SuiteTable]:
     tables = []
     for scale in SCALES.values():
         records = [record for record in results if record.get("scale") == scale.name]
-        for suite in SUITES.values() if records else ():
+        suites = [suite for suite in SUITES.values() if suite.rows_at(scale)] if records else []
+        for suite in suites:
             table = summarise(suite, scale, records)
             if any(line.ours.keys() - {"size"} for line in table.lines):
                 tables.append(table)
