@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fastmos.errors import InputError
-from fastmos.files import provenance, read_json, read_lines, write_json, written_whole
+from fastmos.files import check_output, printable, provenance, read_json, read_lines, write_json, written_whole
 
 
 @pytest.mark.parametrize(
@@ -107,3 +107,31 @@ def test_no_file_is_written_over_a_folder(name: str, tmp_path: Path, monkeypatch
 def test_a_figure_names_the_command_that_made_it(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "argv", [program, "bench", "head"])
     assert provenance(3)["command"] == "fastmos bench head"
+
+
+def test_a_figure_can_be_made_without_git(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "")
+    assert provenance(3)["commit"] == ""
+
+
+def test_an_output_is_tried_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    check_output(tmp_path / "new" / "file")
+    check_output(tmp_path / "file", [tmp_path / "other", None])
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "new"]
+    assert (tmp_path / "file").read_text() == "x"
+    with pytest.raises(InputError, match="is read, and would be replaced"):
+        check_output(tmp_path / "file", [tmp_path / "new" / ".." / "file"])
+    with pytest.raises(InputError, match="is a folder"):
+        check_output(tmp_path)
+    with pytest.raises(OSError) as caught:
+        check_output(tmp_path / "file" / "below")
+    assert ".tmp" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("ä b.jpg", "ä b.jpg"), ("a\tb\nc", r"a\tb\nc"), (os.fsdecode(b"bad\xff.png"), r"bad\udcff.png")],
+)
+def test_names_stay_on_their_line(name: str, shown: str) -> None:
+    assert printable(Path(name)) == shown

@@ -5,11 +5,12 @@ import gzip
 import json
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -60,32 +61,52 @@ def _unzipped(file: IO[bytes], magic: bytes) -> Iterator[IO[bytes]]:
         yield file
 
 
-def check_kept(output: Path | None, read: Iterable[Path | None]) -> None:
-    """Refuse an output that would replace what it is made of."""
-    if output is not None and output.resolve() in [path.resolve() for path in read if path is not None]:
-        raise InputError(f"{output}: is read, and would be replaced; give another --output")
+def check_output(output: Path | None, read: Iterable[Path | None] = ()) -> None:
+    """Before the work: refuse an output that cannot be written, or would replace what it is made of."""
+    if output is None:
+        return
+    if output.resolve() in [path.resolve() for path in read if path is not None]:
+        raise InputError(f"{output}: is read, and would be replaced; name another output")
+    if output.exists() and not output.is_dir() and not output.is_file():
+        return  # a pipe or a device
+    with _aside(output) as path:
+        path.touch()
+
+
+def printable(path: Path | str) -> str:
+    """A name on one line: tabs, line breaks and bytes that are no text are written as escapes."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(path))
 
 
 @contextmanager
 def written_whole(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
     """A file that appears under its name only when complete: written aside, flushed to disk, renamed."""
     path = Path(path)
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder; give the name of a file")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with _aside(path) as aside:
         with open(aside, mode, encoding=None if "b" in mode else "utf-8", newline=None if "b" in mode else "") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(aside, path)
         _sync_folder(path.parent)
+
+
+@contextmanager
+def _aside(path: Path) -> Iterator[Path]:
+    """Where a file is written before it gets its name; gone in the end, and not named by errors."""
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; give the name of a file")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield aside
     except OSError as error:
-        error.filename = error.filename or str(path)  # a full disk does not say where it is
+        if error.filename in (None, str(aside), aside):  # a full disk does not say where it is
+            error.filename = str(path)
         raise
     finally:
-        aside.unlink(missing_ok=True)
+        with suppress(OSError):
+            aside.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -147,9 +168,9 @@ def _machine() -> str:
 
 
 def _commit() -> str:
-    """The commit of the source tree that runs, marked `+` if it has uncommitted changes; empty outside a checkout."""
+    """The commit of the source tree that runs, marked `+` if it has uncommitted changes; empty where none is known."""
     root = Path(__file__).resolve().parents[2]
-    if not (root / ".git").exists():
+    if not (root / ".git").exists() or shutil.which("git") is None:
         return ""
 
     def git(*words: str) -> str:

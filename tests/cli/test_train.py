@@ -206,10 +206,12 @@ def test_data_that_changed_is_refused(tmp_path: Path, run_command: Command) -> N
     write_digits(tmp_path)
     path, folder = write_yaml(tmp_path), tmp_path / "run"
     assert run_command("train", path, "--folder", folder).code == 0
+    before = (folder / "config.yaml").read_bytes()
     write_digits(tmp_path, seed=1)
     done = run_command("train", path, "--folder", folder, "--training.epochs", 2)
     assert done.code == 2
     assert "the training or validation data has changed since this run began" in done.err
+    assert (folder / "config.yaml").read_bytes() == before  # the run still says what it was trained with
 
 
 def test_ctrl_c_ends_with_130(tmp_path: Path, run_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -316,7 +318,7 @@ def test_a_closed_pipe_ends_quietly(trained: Path) -> None:
         (
             ["evaluate", "run", "--source", "test.a", "--reference", "test.b", "--output", "test.b"],
             b"",
-            "test.b: is read, and would be replaced; give another --output",
+            "test.b: is read, and would be replaced; name another output",
         ),
         (["evaluate", "run", "--reference", "test.b"], b"", "this run is a translation run; give sources too"),
         (

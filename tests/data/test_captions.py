@@ -66,6 +66,8 @@ def test_flickr8k(tmp_path: Path) -> None:
     assert all_lines(found) == ["a cat", "a dog", "one dog"]
     with pytest.raises(InputError, match=r"1 images have no captions in .*, as c\.jpg"):
         read_captions(token, "train", write(tmp_path / "test.txt", "a.jpg\nc.jpg\n"))
+    with pytest.raises(InputError, match=r"none\.txt: names no images; give one a line"):
+        read_captions(token, "train", write(tmp_path / "none.txt", "\n"))
     with pytest.raises(InputError, match="line 2: not of the form"):
         read_captions(write(tmp_path / "bad.txt", "a.jpg#0\tA dog .\nb.jpg A cat\n"), "train")
 
@@ -90,8 +92,12 @@ def test_coco_annotations(tmp_path: Path) -> None:
     [
         ({"images": [{"filename": "x"}]}, "neither Karpathy's file nor annotations of COCO"),
         ({"images": []}, "no captions of the split train"),
-        ({"annotations": [{"image_id": 3}], "images": []}, "neither Karpathy's"),
-        ([1, 2], "neither Karpathy's"),
+        ({"annotations": [{"id": 3}], "images": []}, "neither Karpathy's"),
+        ([1, 2], r"nor annotations of COCO \(its parts are of other types\)"),
+        ({"images": [1]}, "its parts are of other types"),
+        ({**KARPATHY, "images": [{**KARPATHY["images"][0], "sentences": []}]}, "no captions of val2014/dog.jpg"),
+        ({"images": [{**KARPATHY["images"][0], "sentences": [{"raw": None}]}]}, "a caption is no text of val2014/dog"),
+        ({**COCO, "annotations": [{"image_id": 99, "caption": "x"}]}, "a caption of image 99, which is not among"),
         ("{", "not valid JSON"),
     ],
 )

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 
 from fastmos.data import backbones
-from fastmos.data.backbones import Preprocessing, extract, load_backbone
+from fastmos.data.backbones import Extraction, Preprocessing, extract, load_backbone
 from fastmos.data.features import Features, Origin, read_features, write_features
 from fastmos.errors import InputError
 
@@ -35,9 +35,11 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert (found.values == some(["", ""]).values).all()
 
 
-def test_images_are_found_by_name_or_by_its_last_part() -> None:
+def test_images_are_found_by_name_with_more_or_fewer_folders() -> None:
     features = some(["a/x.jpg", "b/y.jpg", "c/x.jpg"])
-    assert features.rows(["c/x.jpg", "y.jpg", "other/y.jpg", "a/x.jpg"]).tolist() == [2, 1, 1, 0]
+    assert features.rows(["c/x.jpg", "y.jpg", "other/b/y.jpg", "a/x.jpg"]).tolist() == [2, 1, 1, 0]
+    with pytest.raises(InputError, match=r"1 of 1 images have no features, as other/y\.jpg"):
+        features.rows(["other/y.jpg"])  # another one of that name
     with pytest.raises(InputError, match=r"2 of 3 images have no features, as x\.jpg; run fastmos features"):
         features.rows(["x.jpg", "y.jpg", "z.jpg"])  # x.jpg could be either
 
@@ -145,8 +147,8 @@ def test_extraction_skips_what_it_cannot_read_and_names_the_rest(
     (tmp_path / "photos" / "more").mkdir()
     Image.new("RGB", (9, 9)).save(tmp_path / "photos" / "more" / "x.jpg")
     output = tmp_path / "f.safetensors"
-    count, refused = extract(tmp_path / "photos", output, load_backbone("colour-grid"))
-    assert (count, len(refused)) == (5, 1)
+    done = extract(tmp_path / "photos", output, load_backbone("colour-grid"))
+    assert (done.images, done.gone, len(done.refused)) == (5, 0, 1)
     assert "02.png: not an image" in capsys.readouterr().err
     found = read_features(output)
     assert list(found.names) == ["00.png", "01.png", "03.png", "04.png", "more/x.jpg"]
@@ -175,16 +177,25 @@ def test_an_interrupted_extraction_goes_on(tmp_path: Path, monkeypatch: pytest.M
     assert seen == [0, 1, 2, 3, 4, 5] and not output.exists()
     seen.clear()
     monkeypatch.setattr(backbone, "features", lambda squares: features(squares, 100))
-    assert extract(tmp_path / "photos", output, backbone) == (10, [])
+    assert extract(tmp_path / "photos", output, backbone) == Extraction(10, 0, [])
     assert seen == [6, 7, 8, 9]
     first = read_features(output)
     assert list(first.names) == [f"{number:02d}.png" for number in range(10)]
     assert [round((value + 1) * 127.5) for value in first.values[:, 0].tolist()] == list(range(10))
 
-    draw(tmp_path / "photos", 12)  # two more photos
+    for number in (10, 11):  # two more photos
+        Image.new("RGB", (64, 64), (number, 0, 0)).save(tmp_path / "photos" / f"{number:02d}.png")
     seen.clear()
-    assert extract(tmp_path / "photos", output, backbone) == (12, [])
+    assert extract(tmp_path / "photos", output, backbone) == Extraction(12, 0, [])
     assert seen == [10, 11]
+
+    Image.new("RGB", (64, 64), (77, 0, 0)).save(tmp_path / "photos" / "03.png")  # another photo of an old name
+    (tmp_path / "photos" / "05.png").unlink()
+    seen.clear()
+    assert extract(tmp_path / "photos", output, backbone) == Extraction(12, 1, [])
+    assert seen == [77]
+    last = read_features(output)
+    assert round((float(last.values[last.rows(["03.png"])[0], 0]) + 1) * 127.5) == 77
     with pytest.raises(InputError, match="features of backbone colour-grid"):
         other = load_backbone("colour-grid")
         other.name = "another"
@@ -195,5 +206,27 @@ def test_a_folder_without_readable_images_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.png").write_bytes(b"no")
     with pytest.raises(InputError, match="none of its 1 images can be read"):
         extract(tmp_path, tmp_path / "f.safetensors", load_backbone("colour-grid"))
-    with pytest.raises(InputError, match="no such folder"):
-        extract(tmp_path / "none", tmp_path / "f.safetensors", load_backbone("colour-grid"))
+    (tmp_path / "folder").mkdir()
+    for photos, output, said in (
+        ("none", "f.safetensors", "no such folder"),
+        ("x.png", "f.safetensors", "is a file; give the folder"),
+        ("", "f.npz", "a safetensors file is written"),
+        ("", "folder", "is a folder; give the name of a file"),
+    ):
+        with pytest.raises(InputError, match=said):
+            extract(tmp_path / photos, tmp_path / output, load_backbone("colour-grid"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "x.png"]
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        (np.array([[1.0, 2.0], [np.nan, 0.0]]), "the features of b are not finite"),
+        (np.array([[1.0, np.inf], [0.0, 0.0]], np.float16), "the features of a are not finite"),
+        (np.zeros((2, 0)), r"of shape \(2, 0\)"),
+        (np.array([["x"], ["y"]]), "they must be numbers"),
+    ],
+)
+def test_features_that_are_none_are_refused(values: backbones.Array, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        Features(["a", "b"], values, Origin("x"))

@@ -1,6 +1,7 @@
 """Images of every awkward kind become RGB squares, or a sentence."""
 
 import io
+import os
 import struct
 import zlib
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 from PIL import Image
 
 from fastmos.data import images
-from fastmos.data.images import centre_square, decode_images, find_images, read_image
+from fastmos.data.images import centre_square, decode_images, find_images, read_image, upright_rgb
 from fastmos.errors import InputError
 
 
@@ -118,6 +119,16 @@ def test_missing_files_and_folders(tmp_path: Path) -> None:
         read_image(tmp_path)
     with pytest.raises(InputError, match="no images in this folder"):
         find_images([tmp_path])
+    os.mkfifo(tmp_path / "pipe.jpg")
+    with pytest.raises(InputError, match="not a regular file"):  # and nobody waits for it
+        read_image(tmp_path / "pipe.jpg")
+
+
+@pytest.mark.parametrize(
+    "mode", ["1", "L", "La", "LA", "P", "PA", "RGBa", "RGBA", "RGBX", "CMYK", "HSV", "I", "I;16", "F"]
+)
+def test_every_mode_becomes_rgb(mode: str) -> None:
+    assert upright_rgb(Image.new(mode, (3, 2))).mode == "RGB"
 
 
 def test_the_square_is_that_of_scaling_and_cropping() -> None:

@@ -226,6 +226,8 @@ def test_files_and_folders_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         ('{"format": 1, "kind": "run", "curve": "up"}', "'curve' is no list"),
         ('{"format": 1, "kind": "run", "curve": [3]}', "'curve' is no list of dicts"),
         ('{"format": 1, "kind": "run", "table": ["word"]}', "'table' is no list of lists"),
+        ('{"format": 1, "kind": "run", "scores": {"test": 5}}', "'scores' has a strange 'test'"),
+        ('{"format": 1, "kind": "run", "outputs": {"test": 5}}', "'outputs' has a strange 'test'"),
         ("{", "not valid JSON"),
     ],
 )
@@ -233,9 +235,26 @@ def test_what_is_no_result_is_refused(tmp_path: Path, content: str, sentence: st
     (tmp_path / "a.json").write_text(content, "utf-8")
     with pytest.raises(InputError, match=sentence):
         write_report([tmp_path / "a.json"], tmp_path / "report.html")
-    with pytest.raises(InputError, match="no results there"):
+    with pytest.raises(InputError, match=f"no results there; left out .*{sentence}"):
         write_report([tmp_path], tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
+
+
+def test_a_result_is_not_replaced_by_its_page(tmp_path: Path) -> None:
+    write_json(tmp_path / "a.json", made.run("a"))
+    for given in (tmp_path, tmp_path / "a.json"):
+        with pytest.raises(InputError, match="is read, and would be replaced"):
+            write_report([given], tmp_path / "a.json")
+    assert read_results([tmp_path])[0][0].name == "a"
+
+
+@pytest.mark.parametrize("kind", ["cost", "rank", "table", "run"])
+def test_a_result_that_is_nearly_empty_spoils_no_page(kind: str, tmp_path: Path) -> None:
+    write_json(tmp_path / "good.json", made.run("good"))
+    write_json(tmp_path / "bad.json", {"format": 1, "kind": kind, "scale": "multi30k"})
+    for ending in ("html", "md"):
+        write_report([tmp_path], tmp_path / f"report.{ending}")
+    assert "good" in (tmp_path / "report.html").read_text("utf-8")
 
 
 def test_an_empty_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:

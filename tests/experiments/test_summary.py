@@ -86,7 +86,10 @@ def test_results_of_other_settings_or_without_scores_are_passed_over() -> None:
     foreign = record(OVERALL.rows[0], 1, 30.0)
     foreign["config"]["training"]["momentum"] = 0.9  # which configs do not know
     table = {"kind": "table", "scale": "multi30k", "name": "without its id", "table": []}
-    assert suite_tables([other, bare, foreign, table]) == []
+    whole = record(OVERALL.rows[2], 1, 30.0)
+    parts = [{key: value for key, value in whole.items() if key != part} for part in ("codes", "scores", "curve")]
+    parts += [{**whole, "curve": [{}]}, {**whole, "curve": [{"bleu": "much"}]}, {**whole, "scores": {"test": {}}}]
+    assert suite_tables([other, bare, foreign, table, *parts]) == []
     assert suite_tables([]) == []
 
 

@@ -1,8 +1,10 @@
 """Captioning from end to end, in small: train, resume, caption, evaluate, refuse."""
 
 import dataclasses
+import io
 import json
 import math
+import os
 import shutil
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 import fastmos
@@ -91,8 +94,6 @@ def test_a_run_captions_images(trained: Path, scenes: Path) -> None:
     assert run.caption(pictures(scenes)[1:2]) == captions[1:2]  # whatever its batch mates
     assert run.caption([]) == []
     values = read_features(scenes / "f.safetensors").values[:3].astype(np.float32)
-    import torch
-
     assert [best[0].text for best in run.caption_features(torch.from_numpy(values))] == captions
 
 
@@ -180,6 +181,34 @@ def test_other_features_are_refused(trained: Path, scenes: Path, tmp_path: Path)
     write_features(tmp_path / "f.safetensors", Features(features.names, features.values * 2, features.origin))
     with pytest.raises(InputError, match="the training or validation data has changed"):
         experiment.train(tiny(epochs=3), tmp_path, tmp_path / "run")
+    assert (tmp_path / "run" / "config.yaml").read_bytes() == (trained / "config.yaml").read_bytes()
+
+
+def test_splits_must_be_told_apart(scenes: Path, tmp_path: Path) -> None:
+    """A token file knows no splits: without lists of images all would be the same."""
+    values = tiny().model_dump(mode="json")
+    for split in ("train", "valid"):
+        values["data"][split]["source"] = ""
+    with pytest.raises(InputError, match="would be all of train and of valid; list the images of each"):
+        experiment.train(parse_config(values, "test"), scenes, tmp_path / "run")
+
+
+def test_what_is_no_image_is_refused(trained: Path, scenes: Path) -> None:
+    run = load(trained)
+    stream = io.BytesIO()
+    Image.effect_noise((64, 64), 50).save(stream, "PNG")
+    half = Image.open(io.BytesIO(stream.getvalue()[:2000]))
+    for images in ("photo.jpg", ["photo.jpg"], pictures(scenes)[0], np.zeros((1, 4, 4, 3))):
+        with pytest.raises(InputError, match="a list of PIL images is captioned"):
+            run.caption(images)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match="image 2: damaged or incomplete image"):
+        run.caption([pictures(scenes)[0], half])
+    for shape, value, said in (
+        ((2, 5), 0.0, r"shape \[2, 5\]; the run learnt from 768"),
+        ((2, 768), math.nan, "finite"),
+    ):
+        with pytest.raises(InputError, match=said):
+            run.caption_features(torch.full(shape, value))
 
 
 def test_averaged_checkpoints_caption_too(trained: Path, scenes: Path, tmp_path: Path) -> None:
@@ -241,6 +270,13 @@ def test_the_caption_command(
     page = sheet.read_text()
     assert page.count("data:image/jpeg;base64,") == 2 and all(text in page for _, text in lines)
 
+    for name in ("tab\tname.png", os.fsdecode(b"bad\xff.png")):  # still a line each, and on the sheet
+        Image.new("RGB", (30, 20), "red").save(tmp_path / name)
+        assert fastmos_says(monkeypatch, "caption", trained, tmp_path / name, "--html", sheet) == 0
+        assert capsys.readouterr().out.count("\t") == 1 and sheet.read_text().count("<img") == 1
+    assert fastmos_says(monkeypatch, "caption", trained, photos / "a.png", "--html", photos / "a.png") == 2
+    assert "is read, and would be replaced" in capsys.readouterr().err
+
     (photos / "aa.png").write_bytes(b"broken")
     assert fastmos_says(monkeypatch, "caption", trained, photos / "aa.png", photos / "b.png", photos / "none.png") == 2
     said = capsys.readouterr()
@@ -266,7 +302,8 @@ def test_the_evaluate_command(
     assert fastmos_says(monkeypatch, "evaluate", trained, "--split", "valid", "--json", "--output", output) == 0
     record = json.loads(capsys.readouterr().out)
     assert record["meteor"] is None and record["captions"] == 4
-    assert len(output.read_text().splitlines()) == 4
+    captions = json.loads(output.read_text())
+    assert [sorted(one) for one in captions] == [["caption", "image_id"]] * 4
     assert fastmos_says(monkeypatch, "evaluate", trained, "--reference", output) == 2
     assert fastmos_says(monkeypatch, "translate", trained) == 2
     assert "a captioner translates nothing; see fastmos caption" in capsys.readouterr().err

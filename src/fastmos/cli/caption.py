@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from tyro.conf import Positional, arg
 
 from fastmos.errors import InputError
+from fastmos.files import check_output, printable
 
 if TYPE_CHECKING:
     from fastmos.training.run import Run
@@ -25,14 +26,15 @@ def features(
 
     Args:
         photos: folder of images.
-        output: the file of features; what it has already is not done again.
+        output: the file of features; what it has already is done again only where an image has changed.
         backbone: efficientnet-lite0 if not given; or resnet-101, colour-grid, or a vision model for transformers.
     """
     from fastmos.data.backbones import extract, load_backbone
 
-    count, refused = extract(photos, output, load_backbone(backbone or "efficientnet-lite0"))
-    left = f"; {len(refused):,} could not be read" if refused else ""
-    print(f"{output}: features of {count:,} images{left}")
+    found = extract(photos, output, load_backbone(backbone or "efficientnet-lite0"))
+    gone = f", {found.gone:,} of them no longer in {photos}" if found.gone else ""
+    left = f"; {len(found.refused):,} could not be read" if found.refused else ""
+    print(f"{output}: features of {found.images:,} images{gone}{left}")
 
 
 def caption(
@@ -56,11 +58,12 @@ def caption(
     from fastmos.data.sheet import write_sheet
 
     files = find_images(photos)
+    check_output(html_output, files)
     model = load_run(run)
     done: list[tuple[Path, list[str]]] = []
     for path, captions in _captions(model, files, nbest, beam):
         for text in captions:
-            print(f"{path}\t{text}", flush=True)
+            print(f"{printable(path)}\t{text}", flush=True)
         done.append((path, captions))
     if html_output is not None:
         write_sheet(html_output, done, f"captions by {run}")

@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from fastmos.errors import InputError
-from fastmos.files import check_kept, read_lines, written_whole
+from fastmos.files import check_output, read_lines, written_whole
 
 if TYPE_CHECKING:
     from fastmos.codings import Coding, TableCoding, Text
@@ -89,7 +89,7 @@ def learn(
     """
     from fastmos import codings
 
-    check_kept(output, [*files, *valid, *([Path(start)] if start else [])])
+    check_output(output, [*files, *valid, *([Path(start)] if start else [])])
     if seed is not None and seed < 0:
         raise InputError(f"--seed is {seed}; it must be at least 0")
     given: dict[str, Any] = {
@@ -176,7 +176,7 @@ def apply(
     from fastmos.codings import BPECoding, load_coding
     from fastmos.codings.text import batches
 
-    check_kept(output, [coding, *files])
+    check_output(output, [coding, *files])
     loaded = load_coding(coding)
     random = Random(seed)
     if dropout and not isinstance(loaded, BPECoding):
@@ -205,7 +205,7 @@ def undo(coding: Positional[Path], files: Files = (), *, text: bool = False, out
     from fastmos.codings import load_coding
     from fastmos.codings.text import batches
 
-    check_kept(output, [coding, *files])
+    check_output(output, [coding, *files])
     loaded = load_coding(coding)
     with _written(output) as out:
         if text:
@@ -235,7 +235,7 @@ def show(
     """
     from fastmos.codings import BPECoding, TableCoding, load_coding
 
-    check_kept(output, [coding])
+    check_output(output, [coding])
     if rows < 0:
         raise InputError(f"--rows is {rows}; it must be at least 0")
     loaded = load_coding(coding)

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from fastmos.errors import InputError
-from fastmos.files import check_kept, provenance, read_lines, written_whole
+from fastmos.files import check_output, provenance, read_lines, write_json, written_whole
 
 if TYPE_CHECKING:
-    from fastmos.training.captioning import CaptionEvaluation
     from fastmos.training.run import Evaluation, Run, Translation
 
 LINES_AT_ONCE = 2000  # read, sorted by length, translated, written
@@ -136,10 +135,12 @@ def evaluate(
         beam: hypotheses kept; what the run's config says if not given.
         language: of text that Moses has tokenised, as de: adds BLEU of the text put together again (13a), and of tokens
             with compounds split, as papers of 2017 and 2018 report it for WMT.
-        output: write the translations to this file.
+        output: write the translations to this file; captions as JSON in COCO's form of results.
         json_output: print everything as JSON, with what made it.
     """
-    check_kept(output, [source, reference])
+    from fastmos.training.captioning import CaptionEvaluation
+
+    check_output(output, [source, reference])
     model = load_run(run)
     found: Evaluation | CaptionEvaluation
     if model.origin is not None:
@@ -158,7 +159,9 @@ def evaluate(
         print(json.dumps({**record, "run": str(run), "about": about}, ensure_ascii=False, indent=1))
     else:
         print(found.summary())
-    if output is not None and found.translations is not None:
+    if output is not None and isinstance(found, CaptionEvaluation):
+        write_json(output, found.coco_results())
+    elif output is not None and found.translations is not None:
         with written_whole(output) as file:
             file.writelines(f"{line}\n" for line in found.translations)
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from fastmos.data.features import Features, Origin, read_features, write_features
 from fastmos.data.images import centre_square, decode_images, find_images
 from fastmos.errors import InputError
+from fastmos.files import check_output
 from fastmos.progress import progress
 
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and deviation of colours
@@ -150,8 +151,8 @@ def _hugging_face(name: str) -> Backbone:
         model = AutoModel.from_pretrained(place, use_safetensors=True)  # never a pickle
         settings, _ = BaseImageProcessor.get_image_processor_dict(place)
     except (OSError, ValueError) as error:
-        known = ", ".join([*BACKBONES, *HUB])
-        raise InputError(f"backbone {name}: not {known}, nor a vision model that can be had ({error})") from None
+        known, reason = ", ".join([*BACKBONES, *HUB]), str(error).split("\n")[0]
+        raise InputError(f"backbone {name}: not {known}, nor a vision model that can be had ({reason})") from None
     return Backbone(name, _preprocessing(settings), _Pooled(getattr(model, "vision_model", model)))
 
 
@@ -175,47 +176,71 @@ def _preprocessing(settings: dict[str, Any]) -> Preprocessing:
 # ---- a folder of photos
 
 
-def extract(photos: Path, output: Path, backbone: Backbone) -> tuple[int, list[InputError]]:
-    """Write the features of all images in a folder: how many there are, and what could not be read.
+@dataclass(frozen=True)
+class Extraction:
+    """What came of looking at a folder."""
 
-    An interrupted call goes on where it was; images that `output` has already are not done again.
+    images: int  # that there are features of now,
+    gone: int  # of which so many are from earlier calls, and no longer in the folder
+    refused: list[InputError]  # why others could not be read
+
+
+def extract(photos: Path, output: Path, backbone: Backbone) -> Extraction:
+    """Write the features of all images in a folder.
+
+    An interrupted call goes on where it was; what `output` has already is done again only if the image's file changed.
     """
     if not photos.is_dir():
-        raise InputError(f"{photos}: no such folder; give the one that holds the photos")
-    names = {file.relative_to(photos).as_posix(): file for file in find_images([photos])}
+        what = "is a file; give the folder that holds it" if photos.exists() else "no such folder"
+        raise InputError(f"{photos}: {what}")
+    if output.suffix == ".npz":
+        raise InputError(f"{output}: a safetensors file is written; give it a name with that ending")
+    check_output(output)
+    files = {file.relative_to(photos).as_posix(): file for file in find_images([photos])}
+    stamps = {name: _stamp(file) for name, file in files.items()}
     parts = output.with_name(f"{output.name}.parts")
     origin = backbone.origin
-    done, have = _done_before([output, *sorted(parts.glob("*.safetensors"))], origin)
-    wanted = [(name, file) for name, file in names.items() if name not in have]
+    done = _done_before([output, *sorted(parts.glob("*.safetensors"))], origin)
+    done = {name: one for name, one in done.items() if one[1] in ("", stamps.get(name, one[1]))}
+    names = {file: name for name, file in files.items() if name not in done}
     refused: list[InputError] = []
-    shown = progress(_features_of([file for _, file in wanted], backbone, refused), "features", len(names), len(have))
-    files = {file: name for name, file in wanted}
+    shown = progress(_features_of(list(names), backbone, refused), "features", len(files), len(files) - len(names))
     number = 1 + len(list(parts.glob("*")))
     while rows := list(islice(shown, PART)):
-        part = Features([files[file] for file, _ in rows], np.stack([row for _, row in rows]), origin)
-        write_features(parts / f"{number:06d}.safetensors", part)
-        done.append(part)
+        new = {names[file]: (row, stamps[names[file]]) for file, row in rows}
+        write_features(parts / f"{number:06d}.safetensors", _joined(new, origin))
+        done |= new
         number += 1
     if not done:
-        raise InputError(f"{photos}: none of its {len(names):,} images can be read ({refused[0]})")
-    joined = [name for features in done for name in features.names]
-    write_features(output, Features(joined, np.concatenate([features.values for features in done]), origin))
+        raise InputError(f"{photos}: none of its {len(files):,} images can be read ({refused[0]})")
+    write_features(output, _joined(done, origin))
     shutil.rmtree(parts, ignore_errors=True)
-    return len(joined), refused
+    return Extraction(len(done), len(done.keys() - files.keys()), refused)
 
 
-def _done_before(files: Sequence[Path], origin: Origin) -> tuple[list[Features], set[str]]:
-    """Features of earlier calls, and their images' names; parts that were joined, but not removed yet, count once."""
-    done: list[Features] = []
-    have: set[str] = set()
+Done = dict[str, tuple[Array, str]]  # image -> its features [F], and the stamp of its file
+
+
+def _stamp(file: Path) -> str:
+    about = file.stat()
+    return f"{about.st_size}-{about.st_mtime_ns}"
+
+
+def _joined(done: Done, origin: Origin) -> Features:
+    rows, stamps = zip(*done.values(), strict=True)
+    return Features(list(done), np.stack(rows), origin, stamps=stamps)
+
+
+def _done_before(files: Sequence[Path], origin: Origin) -> Done:
+    """What earlier calls have done; later files count before earlier ones."""
+    done: Done = {}
     for file in files:
         if file.is_file():
             features = read_features(file)
-            origin.check(features.origin, features.path)
-            if not have.issuperset(features.names):
-                done.append(features)
-                have.update(features.names)
-    return done, have
+            origin.check(features.origin, features.path, "another --output is needed for")
+            stamps = features.stamps or [""] * len(features.names)
+            done |= dict(zip(features.names, zip(features.values, stamps, strict=True), strict=True))
+    return done
 
 
 def _features_of(files: Sequence[Path], backbone: Backbone, refused: list[InputError]) -> Iterator[tuple[Path, Array]]:

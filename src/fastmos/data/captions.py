@@ -33,17 +33,30 @@ def caption_words(caption: str) -> str:
 
 def read_captions(path: Path, split: str, images: Path | None = None) -> Captions:
     """The captions of the images that the file `images` lists, or else of the split of that name that `path` has."""
-    text = path.suffix != ".json" and not str(path).endswith(".json.gz")
-    found = _flickr(path) if text else _json(path, split, whole=images is not None)
+    found = _json(path, split, whole=images is not None) if _is_json(path) else _flickr(path)
     if images is not None:
         names = [line.strip() for line in read_lines(images) if line.strip()]
+        if not names:
+            raise InputError(f"{images}: names no images; give one a line")
         missing = [name for name in names if name not in found]
         if missing:
             raise InputError(f"{images}: {len(missing):,} images have no captions in {path}, as {missing[0]}")
         found = {name: found[name] for name in names}
     if not found:
         raise InputError(f"{path}: no captions of the split {split}; give a list of its images as data.{split}.source")
+    for name, lines in found.items():
+        if not lines or not all(isinstance(line, str) for line in lines):
+            raise InputError(f"{path}: {'a caption is no text' if lines else 'no captions'} of {name}; mend the file")
     return found
+
+
+def has_splits(path: Path) -> bool:
+    """Is it a file that says itself which image is for training and which for judging?"""
+    return _is_json(path) and "annotations" not in read_json(path)
+
+
+def _is_json(path: Path) -> bool:
+    return path.name.endswith((".json", ".json.gz"))
 
 
 def _flickr(path: Path) -> Captions:
@@ -61,7 +74,7 @@ def _json(path: Path, split: str, whole: bool) -> Captions:
     value = read_json(path)
     try:
         if "annotations" in value:
-            return _coco(value)
+            return _coco(value, path)
         wanted = None if whole else SPLITS[split]
         return {
             "/".join(filter(None, [image.get("filepath"), image["filename"]])): [
@@ -71,14 +84,17 @@ def _json(path: Path, split: str, whole: bool) -> Captions:
             for image in value["images"]
             if wanted is None or image["split"] in wanted
         }
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{path}: neither Karpathy's file nor annotations of COCO (no {error})") from None
+    except (KeyError, TypeError, AttributeError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else "its parts are of other types"
+        raise InputError(f"{path}: neither Karpathy's file nor annotations of COCO ({reason})") from None
 
 
-def _coco(value: Mapping[str, Any]) -> Captions:
+def _coco(value: Mapping[str, Any], path: Path) -> Captions:
     names = {image["id"]: image["file_name"] for image in value["images"]}
     found: Captions = {}
     for annotation in value["annotations"]:
+        if annotation["image_id"] not in names:
+            raise InputError(f"{path}: a caption of image {annotation['image_id']}, which is not among its images")
         found.setdefault(names[annotation["image_id"]], []).append(annotation["caption"])
     return found
 

@@ -28,12 +28,12 @@ class Origin:
     preprocessing: str = ""  # empty: not known
     weights: str = ""  # digest of the network's weights; empty: not known
 
-    def check(self, other: "Origin", name: str) -> None:
+    def check(self, other: "Origin", name: str, whose: str = "the run learnt from") -> None:
         """Refuse features of another kind."""
         for what in ("backbone", "preprocessing", "weights"):
             ours, theirs = getattr(self, what), getattr(other, what)
             if ours and theirs and ours != theirs:
-                raise InputError(f"{name}: features of {what} {theirs}, but the run learnt from those of {ours}")
+                raise InputError(f"{name}: features of {what} {theirs}, but {whose} those of {ours}")
 
 
 @dataclass(frozen=True)
@@ -44,23 +44,35 @@ class Features:
     values: Array  # [I, F] float16 or float32
     origin: Origin
     path: str = "features"  # for messages
+    stamps: Sequence[str] = ()  # size and time of each image's file when it was looked at, where that is known
 
     def __post_init__(self) -> None:
-        if self.values.ndim != 2 or len(self.names) != len(self.values):
+        if self.values.ndim != 2 or len(self.names) != len(self.values) or not self.values.shape[1]:
             raise InputError(f"{self.path}: {len(self.names):,} names for features of shape {self.values.shape}")
+        if self.values.dtype.kind not in "fiu":
+            raise InputError(f"{self.path}: features of type {self.values.dtype}; they must be numbers")
+        wrong = np.flatnonzero(~np.isfinite(self.values).all(1))
+        if len(wrong):
+            raise InputError(f"{self.path}: the features of {self.names[wrong[0]]} are not finite; make them again")
 
     @property
     def width(self) -> int:
         return int(self.values.shape[1])
 
     def rows(self, names: Sequence[str]) -> Array:
-        """Where those images are, by name or, where that is unique, by the last part of it: int64 [len(names)]."""
+        """Where those images are: int64 [len(names)]. Of a name, folders before it may be missing on either side."""
         places = {name: row for row, name in enumerate(self.names)}
         short: dict[str, int] = {}
         for row, name in enumerate(self.names):
             last = name.rsplit("/", 1)[-1]
             short[last] = -1 if last in short else row
-        found = np.array([places.get(name, short.get(name.rsplit("/", 1)[-1], -1)) for name in names], np.int64)
+
+        def place(name: str) -> int:
+            row = places.get(name, short.get(name.rsplit("/", 1)[-1], -1))
+            longer, shorter = sorted((f"/{self.names[row]}", f"/{name}"), key=len, reverse=True)
+            return row if longer.endswith(shorter) else -1
+
+        found = np.array([place(name) for name in names], np.int64)
         missing = np.flatnonzero(found < 0)
         if len(missing):
             count = f"{len(missing):,} of {len(names):,} images have no features"
@@ -73,6 +85,8 @@ def write_features(path: Path, features: Features) -> None:
     from safetensors.numpy import save
 
     about = {"format": FORMAT, "origin": asdict(features.origin), "names": list(features.names)}
+    if features.stamps:
+        about["stamps"] = list(features.stamps)
     with written_whole(path, "wb") as file:
         file.write(save({"features": np.ascontiguousarray(features.values)}, metadata={"fastmos": json.dumps(about)}))
 
@@ -92,13 +106,14 @@ def _read_safetensors(path: Path, backbone: str) -> Features:
             about = json.loads((file.metadata() or {})["fastmos"])
             values = file.get_tensor("features")
         names, origin = [str(name) for name in about["names"]], Origin(**about["origin"])
+        stamps = [str(stamp) for stamp in about.get("stamps", [])]
     except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path}: not a file of features ({error}); make one with fastmos features") from None
     if about.get("format") != FORMAT:
         raise InputError(f"{path}: features of format {about.get('format')}, but this fastmos reads {FORMAT}")
     if backbone and backbone != origin.backbone:
         raise InputError(f"{path}: features of {origin.backbone}, but the config says data.backbone {backbone}")
-    return Features(names, values, origin, str(path))
+    return Features(names, values, origin, str(path), stamps)
 
 
 def _read_npz(path: Path, backbone: str) -> Features:

@@ -47,6 +47,8 @@ def read_image(path: Path) -> "Image":
     """An upright RGB image; of an animated one its first frame."""
     from PIL import Image, UnidentifiedImageError
 
+    if path.exists() and not path.is_file() and not path.is_dir():  # a pipe would be waited for
+        raise InputError(f"{path}: not a regular file; give an image")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about large images and odd metadata: we have our own limit
@@ -62,23 +64,32 @@ def read_image(path: Path) -> "Image":
         raise InputError(f"{path}: not an image of a kind that is read ({', '.join(FORMATS)})") from None
     except Image.DecompressionBombError:
         raise InputError(f"{path}: more than {PIXELS:,} pixels; make it smaller") from None
-    except Exception as error:  # decoders raise whatever they like
+    except Exception as error:  # whatever else a file can do to its reader
         raise InputError(f"{path}: damaged or incomplete image ({error})") from None
 
 
 def upright_rgb(image: "Image", name: str = "image") -> "Image":
     """An image of any mode as RGB, turned as its EXIF says, what is transparent on white."""
-    from PIL import ImageOps
-
     width, height = image.size
     if width * height > PIXELS:
         raise InputError(f"{name}: {width:,} x {height:,} pixels are more than {PIXELS:,}; make it smaller")
     if not width * height:
         raise InputError(f"{name}: an image without pixels")
+    try:
+        return _upright_rgb(image)
+    except Exception as error:  # it is decoded only now, and decoders raise whatever they like
+        raise InputError(f"{name}: damaged or incomplete image ({error})") from None
+
+
+def _upright_rgb(image: "Image") -> "Image":
+    from PIL import ImageOps
+
     image = _eight_bits(ImageOps.exif_transpose(image))
     if image.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in image.info:
         from PIL import Image
 
+        if image.mode == "La":
+            image = image.convert("LA")
         image = image.convert("RGBA")
         return Image.alpha_composite(Image.new("RGBA", image.size, "white"), image).convert("RGB")
     return image.convert("RGB")

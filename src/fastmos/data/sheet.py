@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fastmos.data.images import read_image
-from fastmos.files import written_whole
+from fastmos.files import printable, written_whole
 
 THUMBNAIL = 240  # pixels, on a contact sheet
 PAGE = """<!doctype html>
@@ -25,12 +25,12 @@ def write_sheet(output: Path, captions: Sequence[tuple[Path, Sequence[str]]], ti
     """A page of pictures, small and inside the file itself, with their captions."""
     figures = [
         f'<figure><img src="data:image/jpeg;base64,{_thumbnail(path)}" alt="">'
-        f"<figcaption>{'<br>'.join(map(html.escape, texts))}<br><small>{html.escape(path.name)}</small></figcaption>"
-        "</figure>"
+        f"<figcaption>{'<br>'.join(map(html.escape, texts))}<br>"
+        f"<small>{html.escape(printable(path.name))}</small></figcaption></figure>"
         for path, texts in captions
     ]
     with written_whole(output) as file:
-        file.write(PAGE.format(title=html.escape(title), size=THUMBNAIL, figures="\n".join(figures)))
+        file.write(PAGE.format(title=html.escape(printable(title)), size=THUMBNAIL, figures="\n".join(figures)))
 
 
 def _thumbnail(path: Path) -> str:

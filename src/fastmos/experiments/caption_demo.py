@@ -5,7 +5,6 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastmos.files import read_lines
 from fastmos.training.config import Config, parse_config
 
 SPLITS = ("train", "valid", "test")
@@ -80,6 +79,6 @@ def demo(folder: Path, size: Size = Size()) -> None:  # noqa: B008 (frozen)
     write_sheet(folder / "sheet.html", [(path, [text]) for path, text in zip(paths, captions, strict=True)], "drawings")
     right = sum(is_true(caption, scene) for caption, scene in zip(captions, scenes, strict=True))
     print(f"\n{right} of {NEW} new drawings are described as they are")
-    count = sum(1 for _ in read_lines(data / "captions.txt"))
+    count = CAPTIONS * size.train
     print(f"learnt from {count:,} captions; {folder / 'sheet.html'} shows the new drawings. Draw one yourself:\n")
     print(f"    fastmos caption {run} drawing.png")

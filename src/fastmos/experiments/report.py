@@ -17,7 +17,7 @@ from fastmos.experiments.markdown import markdown
 from fastmos.experiments.report_tables import count, provenance_section, runs_section, suites_section
 from fastmos.experiments.result_files import Result, read_results
 from fastmos.experiments.summary import SuiteTable, suite_tables
-from fastmos.files import written_whole
+from fastmos.files import check_output, written_whole
 
 TITLE = "fastmos: results"
 ABSENT = {  # section -> the suite that fills it
@@ -35,6 +35,7 @@ ABSENT = {  # section -> the suite that fills it
 
 def write_report(paths: Sequence[Path], output: Path) -> list[str]:
     """Write the page of the results in files and folders; says which files of the folders hold none."""
+    check_output(output, [file for path in paths for file in (path.rglob("*.json") if path.is_dir() else [path])])
     results, left_out = read_results(paths)
     tables = suite_tables([result.data for result in results])
     text = markdown(tables, results) if output.suffix == ".md" else page(results, tables, left_out)

@@ -13,7 +13,7 @@ from typing import Any
 
 from fastmos.errors import InputError
 from fastmos.experiments.plans import Plan, Row, digest, plan
-from fastmos.experiments.result_files import read_result, write_result
+from fastmos.experiments.result_files import read_results, write_result
 from fastmos.experiments.scales import Scale, scales_called
 from fastmos.experiments.suites import COST, SUITES, Suite
 from fastmos.experiments.summary import Line, SuiteTable, shown, summarise
@@ -61,6 +61,9 @@ def reproduce(
         raise InputError(f"{seeds} seeds train nothing; give at least 1")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise InputError("fastmos reproduce trains each run in one process; start it without torchrun, several times")
+    for folder in (runs, results):
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"{folder}: is a file; give a folder")
     folders = Folders(runs.resolve(), results)
     chosen = list(SUITES.values()) if suite == ALL else [SUITES[suite]]
     scales = [one for one in scales_called(scale) if any(some.rows_at(one) for some in chosen)]
@@ -78,8 +81,13 @@ def reproduce(
 
 
 def results_of(scale: Scale, folder: Path) -> list[dict[str, Any]]:
-    """All records of a scale."""
-    return [read_result(path) for path in sorted((folder / scale.name).glob("*.json"))]
+    """All records of a scale; files that are none are left out, with a warning."""
+    if not (folder / scale.name).is_dir():
+        return []
+    found, left_out = read_results([folder / scale.name], none=True)
+    for sentence in left_out:
+        _say(f"fastmos: warning: left out {sentence}")
+    return [dict(result.data) for result in found]
 
 
 # ---- what is to be done

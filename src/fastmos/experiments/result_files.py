@@ -67,10 +67,10 @@ def write_result(path: Path, record: Mapping[str, Any]) -> None:
         file.write("{\n" + ",\n".join(parts) + "\n}\n")
 
 
-def read_results(paths: Sequence[Path]) -> tuple[list[Result], list[str]]:
+def read_results(paths: Sequence[Path], none: bool = False) -> tuple[list[Result], list[str]]:
     """The results of files and folders, and sentences about files of folders that hold none.
 
-    A file that is asked for by name and holds no result is an error.
+    A file that is asked for by name and holds no result is an error, and so is no result at all, unless `none` is fine.
     """
     found: dict[Path, Any] = {}
     left_out = []
@@ -83,8 +83,9 @@ def read_results(paths: Sequence[Path]) -> tuple[list[Result], list[str]]:
                 found[file] = read_result(file)
             except InputError as error:
                 left_out.append(str(error))
-    if not found:
-        raise InputError(f"{', '.join(map(str, paths)) or 'nothing'}: no results there; fastmos reproduce writes them")
+    if not found and not none:
+        why = f"left out {left_out[0]}" if left_out else "fastmos reproduce writes them"
+        raise InputError(f"{', '.join(map(str, paths)) or 'nothing'}: no results there; {why}")
     data = sorted(found.items(), key=lambda item: (item[1].get("scale") or "", item[1]["kind"], item[0].as_posix()))
     return [Result(f"r{number}", path.name, value) for number, (path, value) in enumerate(data, 1)], left_out
 
@@ -104,4 +105,8 @@ def read_result(path: Path) -> dict[str, Any]:
     for key, kind in {"curve": dict, "rows": dict, "table": list}.items():
         if not all(isinstance(row, kind) for row in value.get(key) or []):
             raise InputError(f"{path}: its part '{key}' is no list of {kind.__name__}s; was it changed by hand?")
+    for key, kinds in {"scores": dict, "outputs": (list, dict)}.items():
+        for name, part in (value.get(key) or {}).items():
+            if not isinstance(part, kinds):  # type: ignore[arg-type]
+                raise InputError(f"{path}: its part '{key}' has a strange '{name}'; was it changed by hand?")
     return value

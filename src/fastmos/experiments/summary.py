@@ -123,11 +123,11 @@ class _Found:
             (str(record["kind"]), str(row.get("run"))): row
             for record in results
             if record["kind"] in ("cost", "rank")
-            for row in record["rows"]
+            for row in record.get("rows") or []
         }
         self.tables = {str(record.get("id")): record for record in results if record["kind"] == "table"}
         for record in results:
-            if record["kind"] == "run" and all(record.get(part) for part in ("config", "scores", "curve")):
+            if record["kind"] == "run" and _is_whole(record):
                 with suppress(InputError):  # of a version whose configs were others: no row comes to it
                     self.groups.setdefault(group_id(parse_config(record["config"], "a result")), []).append(record)
 
@@ -138,6 +138,17 @@ class _Found:
     def measured(self, kind: str, one: Plan) -> Record | None:
         """What was measured of a plan, for all rows at once: costs or ranks."""
         return self.rows.get((kind, one.id))
+
+
+def _is_whole(run: Record) -> bool:
+    """Has it what tables show?"""
+    config, scores = run.get("config") or {}, run.get("scores") or {}
+    measures = ("bleu", "cider", "nats_per_word")
+    return (
+        bool(config and run.get("codes"))
+        and all(scores.get(split) for split in ("valid", "test"))
+        and any(isinstance(point.get(name), int | float) for point in run.get("curve") or [] for name in measures)
+    )
 
 
 def _seed(record: Record) -> int:
@@ -175,10 +186,10 @@ def _lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
 
 def _best_point(run: Record) -> Record:
     """The best validation of a translation run, whose weights were judged."""
-    points: list[Record] = run["curve"]
-    if run["config"]["training"]["measure"] == "nats":
-        return min(points, key=lambda point: float(point["nats_per_word"]))
-    return max(points, key=lambda point: float(point["bleu"]))
+    measure = "nats_per_word" if run["config"]["training"]["measure"] == "nats" else "bleu"
+    points = [point for point in run["curve"] if isinstance(point.get(measure), int | float)]
+    best = min if measure == "nats_per_word" else max
+    return best(points, key=lambda point: float(point[measure]), default={})
 
 
 def _score(column: str, split: str, runs: Sequence[Record], baseline: Sequence[Record]) -> Cell:
@@ -212,7 +223,7 @@ def _oov_lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
     for row, one in rows:
         names[str(row.coding)] = one.name
         if runs := found.runs(one):
-            best[str(row.coding)] = max(runs, key=lambda run: run["scores"]["valid"]["bleu"])
+            best[str(row.coding)] = max(runs, key=lambda run: run["scores"]["valid"].get("bleu", 0.0))
     lines = []
     for name, (coding, replaced, paper) in OOV_ROWS.items():
         ours: dict[str, Cell] = {}

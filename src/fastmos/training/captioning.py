@@ -1,5 +1,6 @@
 """Captioning in training and use: captions as lines of text with pictures, and figures of captions."""
 
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -11,7 +12,7 @@ import torch
 
 from fastmos.codings import Coding
 from fastmos.data import encode_files
-from fastmos.data.captions import Captions, Pictures, all_lines, image_features, read_captions
+from fastmos.data.captions import Captions, Pictures, all_lines, has_splits, image_features, read_captions
 from fastmos.data.features import Features, Origin, origin_from, read_features
 from fastmos.errors import InputError
 from fastmos.files import read_json, write_json, written_whole
@@ -44,6 +45,7 @@ def prepare(config: Config, base: Path, folder: RunFolder) -> None:
         raise InputError(
             f"training.measure {config.training.measure} needs java on PATH; install it, or set it to nats"
         )
+    _check_splits(config, base)
     features = split_features(config, base)
     if folder.features.exists():
         origin, width = read_origin(folder)
@@ -59,6 +61,19 @@ def prepare(config: Config, base: Path, folder: RunFolder) -> None:
     if not folder.state.exists():  # until then nothing depends on it
         text = _lines_file(config, "train", base, folder)
         learn_coding(config.codings.target, [text], base).save(folder.target)
+
+
+def _check_splits(config: Config, base: Path) -> None:
+    """Refuse two splits that are both all of a file, for want of lists of images."""
+    whole: dict[Path, str] = {}
+    for split, texts in (("train", config.data.train), ("valid", config.data.valid), ("test", config.data.test)):
+        if texts.target and not texts.source:
+            path = data_path(texts.target, base).resolve()
+            if path in whole and not has_splits(path):
+                raise InputError(
+                    f"{path}: would be all of {whole[path]} and of {split}; list the images of each in data.*.source"
+                )
+            whole[path] = split
 
 
 def read_origin(folder: RunFolder) -> tuple[Origin, int]:
@@ -107,6 +122,14 @@ class CaptionEvaluation:
         """All figures, for JSON."""
         speed = {"seconds": self.seconds, "images_per_second": len(self.translations) / self.seconds}
         return {**asdict(self.likelihood), **self.scores.record(), **speed}
+
+    def coco_results(self) -> list[dict[str, str | int]]:
+        """The captions as COCO's tools read them: images by the number that COCO's names end in, others by name."""
+        numbers = [re.fullmatch(r"(?:.*/)?(?:COCO_\w+_)?(\d{12})\.jpg", name) for name in self.names]
+        return [
+            {"image_id": int(number[1]) if number else name, "caption": caption}
+            for name, number, caption in zip(self.names, numbers, self.translations, strict=True)
+        ]
 
     def summary(self) -> str:
         """All figures, for the reader."""

@@ -68,6 +68,8 @@ def _train(config: Config, base: Path, folder: RunFolder, world: World) -> None:
     trainer = Trainer(config, folder, world, model, batches, _validator(config, valid, target, base))
     data = " ".join(fingerprint(one.texts(), one.pictures) for one in (pair, valid))
     state = trainer.begin(State(data, world.size))
+    if world.first:
+        folder.write(config, base.resolve())
     ended = reason_to_end(config.training, state)
     if ended:
         if world.first:

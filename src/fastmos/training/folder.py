@@ -65,8 +65,9 @@ class RunFolder:
         if self.model.exists() and not self.state.exists() and "averaged" in read_tensors(self.model)[1]:
             raise InputError(f"{self.root}: holds averaged weights, which are not trained on; give another --folder")
         if self.about.exists():
-            if self.state.exists() or self.model.exists():  # else nothing has been trained
+            if self.state.exists() or self.model.exists():  # it is written anew when the data is known to be the same
                 _compare(self.root, self.read()[0], config)
+                return
         elif self.root.is_dir() and any(path.name != ".lock" for path in self.root.iterdir()):
             raise InputError(f"{self.root}: not a run folder, and not empty; give another --folder")
         self.write(config, base)

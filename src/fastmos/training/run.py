@@ -163,11 +163,15 @@ class Run:
         self, images: Sequence["Image"], *, nbest: int | None = None, beam: int | None = None
     ) -> list[str] | list[list[Translation]]:
         """The best caption of each PIL image; with `nbest`, lists of that many, best first."""
+        from PIL.Image import Image
+
+        if not isinstance(images, Sequence) or not all(isinstance(image, Image) for image in images):
+            raise InputError(f"a list of PIL images is captioned, not {images!r:.60}; see PIL.Image.open")
         found: list[list[Translation]] = []
+        count = 1 if nbest is None else nbest
         for begin in range(0, len(images), IMAGES):
-            group = images[begin : begin + IMAGES]
-            squares = [self.backbone.square(upright_rgb(image)) for image in group]
-            count = 1 if nbest is None else nbest
+            group = enumerate(images[begin : begin + IMAGES], begin + 1)
+            squares = [self.backbone.square(upright_rgb(image, f"image {number}")) for number, image in group]
             found += self.caption_features(self.backbone.features(squares), nbest=count, beam=beam)
         return [best[0].text for best in found] if nbest is None else found
 
@@ -176,6 +180,12 @@ class Run:
     ) -> list[list[Translation]]:
         """The best captions of images whose features [I, F] the run's backbone made."""
         search = self._search(beam, nbest)
+        if self.origin is None:
+            raise InputError(f"this run does {self.config.task}, and captions no images")
+        width = len(self.model.body.mean)  # type: ignore[arg-type]
+        if features.ndim != 2 or features.shape[1] != width or not features.isfinite().all():
+            given = f"features of shape {list(features.shape)}{'' if features.isfinite().all() else ', not all finite'}"
+            raise InputError(f"{given}; the run learnt from {width} numbers an image, of {self.origin.backbone}")
         return self._texts(search_pictures(self.model, self.target, features, search, self.device, nbest=nbest))
 
     def evaluate_captions(self, split: Split = "test", *, beam: int | None = None) -> CaptionEvaluation:
@@ -237,7 +247,7 @@ class Run:
         if not targets:
             raise InputError("no lines to score; give at least one")
         if self.origin is not None:
-            raise InputError("this run captions images, and scores no text alone; see evaluate_captions")
+            raise InputError("this run captions images, and scores no text alone; evaluate it (fastmos evaluate)")
         if (sources is None) != (self.source is None):
             kind = "language model, which has no source" if self.source is None else "translation run; give sources too"
             raise InputError(f"this run is a {kind}")
