@@ -86,8 +86,9 @@ def test_an_unknown_word_counts_as_one() -> None:
 
 def test_nothing_is_zero_for_want_of_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    with pytest.warns(UserWarning, match="no java on PATH"):
+    with pytest.warns(UserWarning, match="no java on PATH") as said:
         found = caption_scores(*TWO_SENTENCES)
+    assert len(said) == 1
     assert values(found) == [None] * len(NAMES)
     assert "BLEU-4 unavailable" in found.summary()
     with pytest.warns(UserWarning, match=r"meteor-1\.5\.jar needs"):

@@ -23,7 +23,7 @@ def reproduce(
         suite: overall, words, oov, same-budget, same-softmaxes, rank, mixtures, tables, wmt; or all.
         scale: multi30k, flickr8k, europarl or sample; paper: as the paper did (or a part of it: iwslt14, coco, wmt14).
         seeds: runs of each row; what is usual for suite and scale if not given.
-        only: rows with this in their name.
+        only: rows with this in the name that their table gives them.
         runs: folder of run folders, tables and text.
         results: folder of results, one JSON file a run.
         show: train nothing; list what is done and what is to do, and print the tables of what is there.

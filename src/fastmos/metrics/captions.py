@@ -80,7 +80,7 @@ def caption_scores(
     _check(hypotheses, references)
     tokens = tokenise_captions if not tokenised else _unchanged
     ours = tokens([_stranger_for_unk(line) for line in hypotheses], seconds)
-    theirs = tokens([line for lines in references for line in lines], seconds)
+    theirs = None if ours is None else tokens([line for lines in references for line in lines], seconds)
     signature = f"pycocoevalcap:{importlib.metadata.version('pycocoevalcap')}|tok:{'none' if tokenised else 'ptb'}"
     if ours is None or theirs is None:
         return CaptionScores(None, None, None, None, None, None, None, len(hypotheses), signature)
