@@ -216,6 +216,17 @@ def test_no_seeds_are_refused() -> None:
         reproduce.reproduce("overall", "sample", seeds=0)
 
 
+def test_a_file_that_is_no_result_stops_no_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs, results = tmp_path / "runs", tmp_path / "results"
+    (results / "sample").mkdir(parents=True)
+    (results / "sample/broken.json").write_text("{")
+    reproduce.reproduce("overall", "sample", runs=runs, results=results, show=True)
+    said = capsys.readouterr()
+    assert "Overall performance" in said.out and "warning: left out" in said.err
+    with pytest.raises(InputError, match=r"broken\.json: is a file; give a folder"):
+        reproduce.reproduce("overall", "sample", runs=runs, results=results / "sample/broken.json", show=True)
+
+
 def test_europarl_is_cut_to_short_pairs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FASTMOS_DATA", str(tmp_path / "data"))
     monkeypatch.setattr(prepare, "EUROPARL", {"train": 3, "valid": 1})

@@ -211,6 +211,15 @@ def test_what_is_no_image_is_refused(trained: Path, scenes: Path) -> None:
             run.caption_features(torch.full(shape, value))
 
 
+def test_captions_in_the_form_of_coco(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_java(monkeypatch)
+    found = load(trained).evaluate_captions("test")
+    names = ["val2014/COCO_val2014_000000391895.jpg", "000000000139.jpg", "1000268201_693b08cb0e.jpg"]
+    results = dataclasses.replace(found, names=names, translations=["a", "b", "c"]).coco_results()
+    assert [one["image_id"] for one in results] == [391895, 139, "1000268201_693b08cb0e.jpg"]
+    assert [one["caption"] for one in results] == ["a", "b", "c"]
+
+
 def test_averaged_checkpoints_caption_too(trained: Path, scenes: Path, tmp_path: Path) -> None:
     average(trained, tmp_path / "mean", last=2)
     assert len(load(tmp_path / "mean").caption(pictures(scenes))) == 3

@@ -13,7 +13,7 @@ from typing import Any
 
 from fastmos.errors import InputError
 from fastmos.experiments.plans import Plan, Row, digest, plan
-from fastmos.experiments.result_files import read_results, write_result
+from fastmos.experiments.result_files import read_result, write_result
 from fastmos.experiments.scales import Scale, scales_called
 from fastmos.experiments.suites import COST, SUITES, Suite
 from fastmos.experiments.summary import Line, SuiteTable, shown, summarise
@@ -82,12 +82,13 @@ def reproduce(
 
 def results_of(scale: Scale, folder: Path) -> list[dict[str, Any]]:
     """All records of a scale; files that are none are left out, with a warning."""
-    if not (folder / scale.name).is_dir():
-        return []
-    found, left_out = read_results([folder / scale.name], none=True)
-    for sentence in left_out:
-        _say(f"fastmos: warning: left out {sentence}")
-    return [dict(result.data) for result in found]
+    found = []
+    for path in sorted((folder / scale.name).glob("*.json")):
+        try:
+            found.append(read_result(path))
+        except InputError as error:
+            _say(f"fastmos: warning: left out {error}")
+    return found
 
 
 # ---- what is to be done

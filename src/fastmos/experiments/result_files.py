@@ -67,10 +67,10 @@ def write_result(path: Path, record: Mapping[str, Any]) -> None:
         file.write("{\n" + ",\n".join(parts) + "\n}\n")
 
 
-def read_results(paths: Sequence[Path], none: bool = False) -> tuple[list[Result], list[str]]:
+def read_results(paths: Sequence[Path]) -> tuple[list[Result], list[str]]:
     """The results of files and folders, and sentences about files of folders that hold none.
 
-    A file that is asked for by name and holds no result is an error, and so is no result at all, unless `none` is fine.
+    A file that is asked for by name and holds no result is an error.
     """
     found: dict[Path, Any] = {}
     left_out = []
@@ -83,7 +83,7 @@ def read_results(paths: Sequence[Path], none: bool = False) -> tuple[list[Result
                 found[file] = read_result(file)
             except InputError as error:
                 left_out.append(str(error))
-    if not found and not none:
+    if not found:
         why = f"left out {left_out[0]}" if left_out else "fastmos reproduce writes them"
         raise InputError(f"{', '.join(map(str, paths)) or 'nothing'}: no results there; {why}")
     data = sorted(found.items(), key=lambda item: (item[1].get("scale") or "", item[1]["kind"], item[0].as_posix()))
