@@ -123,9 +123,10 @@ def test_words_are_rows_of_the_learnt_table() -> None:
     one = plan(SUITES["words"].rows[0], SCALE)
     assert one.table is not None
     words = [[f"w{row}-{column}" if column < 9 else None for column in range(12)] for row in range(30)]
-    table = {"kind": "table", "scale": "multi30k", "id": one.table.id, "table": words}
+    table = {"kind": "table", "scale": "multi30k", "id": one.table.id, "name": "the table", "table": words}
     lines = [line for line in summarise(SUITES["words"], SCALE, [table]).lines if line.ours]
     assert len(lines) == 10
+    assert {line.run for line in lines} == {"the table"}
     assert lines[1].name == "row 3" and (lines[1].ours["words"].text or "").startswith("w3-0 w3-1 ")
 
 

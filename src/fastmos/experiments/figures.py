@@ -90,9 +90,10 @@ def number(value: Any) -> float | None:
 def behind(table: "SuiteTable", results: Iterable[Result]) -> list[Result]:
     """The results that a suite's figures come from."""
     names = {line.run for line in table.lines}
-    kinds = {"cost": "ms, plain", "rank": "rank", "table": "words"}  # and the columns that they fill
+    named = ("run", "table") if "words" in table.columns else ("run",)
+    kinds = {"cost": "ms, plain", "rank": "rank"}  # of all rows at once, and the columns that they fill
     here = (result for result in results if result.scale == table.scale)
-    return [one for one in here if (one.kind == "run" and one.name in names) or kinds.get(one.kind) in table.columns]
+    return [one for one in here if (one.kind in named and one.name in names) or kinds.get(one.kind) in table.columns]
 
 
 def mixtures_figures(tables: Sequence["SuiteTable"], results: Sequence[Result], colours: Looks) -> list[str]:
@@ -185,7 +186,8 @@ def rank_figures(results: Sequence[Result], colours: Looks) -> list[str]:
         ranks = "; ".join(f"{row.get('name', '')}: rank {row.get('rank', 'unknown')}" for row in result.rows())
         chart = line_chart(curves, ranks, "position", "singular value", log=True, line_at=limit) if curves else ""
         if chart:
-            sizes = f"{result.data.get('contexts', '?')} contexts by {result.data.get('codes', '?')} codes"
+            contexts, codes = (number(result.data.get(name)) or 0 for name in ("contexts", "codes"))
+            sizes = f"{contexts:,.0f} contexts by {codes:,.0f} codes"
             text = f"of the log-probability matrix, {sizes} ({result.scale}). {ranks}."
             names = "" if named_at_ends(curves) else legend((curve.name for curve in curves), colours)
             drawn.append(figure("Singular values", chart, text, [result], names))

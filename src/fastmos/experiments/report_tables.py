@@ -115,7 +115,8 @@ def _ours(cell: Cell | None, column: str) -> str:
     if cell is None:
         return '<td class="number"></td>'
     if cell.text is not None:
-        return f'<td class="text">{escape(cell.text)}</td>'
+        text = escape(cell.text).replace(" ", "&nbsp;") if column == "size" else escape(cell.text)
+        return f'<td class="text">{text}</td>'
     return numeric(number(cell.mean), shown(cell, column))
 
 

@@ -250,7 +250,8 @@ def _word_lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
         full = [item for item in shown if len(item[1]) >= SHOWN_WORDS] or shown
         step = max(1, math.ceil(len(full) / SHOWN_ROWS))
         lines += [
-            Line(f"row {number}", {"words": Cell(text=" ".join(words[:SHOWN_WORDS]))}) for number, words in full[::step]
+            Line(f"row {number}", {"words": Cell(text=" ".join(words[:SHOWN_WORDS]))}, run=str(table.get("name", "")))
+            for number, words in full[::step]
         ]
     return lines, missing
 
