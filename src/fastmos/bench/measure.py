@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+M_MMAP_THRESHOLD = -3  # of malloc.h
+
 
 @dataclass(frozen=True)
 class Timing:
@@ -65,6 +67,7 @@ def extra_memory(prepare: Callable[..., Callable[[], object]], *arguments: Any) 
 
 
 def _peak_of_step(prepare: Callable[..., Callable[[], object]], arguments: tuple[Any, ...]) -> int:
+    _give_back_at_once()
     step = prepare(*arguments)
     gc.collect()
     _give_back()
@@ -72,6 +75,12 @@ def _peak_of_step(prepare: Callable[..., Callable[[], object]], arguments: tuple
     before = _memory_now()
     step()
     return max(0, _peak_memory() - before)
+
+
+def _give_back_at_once() -> None:
+    """Let malloc return every large block to the system as it is freed, and not keep some, at random, for later."""
+    with suppress(OSError, AttributeError):  # glibc alone has it
+        ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, 2**20)
 
 
 def _give_back() -> None:
