@@ -14,7 +14,7 @@ import pytest
 from fastmos import cli
 from fastmos.errors import InputError
 from fastmos.experiments.markdown import markdown
-from fastmos.experiments.report import ABSENT, page, write_report
+from fastmos.experiments.report import ABSENT, in_order, page, write_report
 from fastmos.experiments.result_files import Result, read_results
 from fastmos.experiments.summary import Cell, Line, SuiteTable
 from fastmos.files import write_json
@@ -198,6 +198,23 @@ def test_the_page_of_our_results_is_of_our_results(tmp_path: Path) -> None:
 
 
 # ---- files
+
+
+def test_results_come_as_the_tables_name_them() -> None:
+    hybrid, words, bpe = (made.run(name) for name in ("hybrid", "words", "bpe"))
+    late = {**made.run("words", 2), "scale": "another"}
+    lines = [Line("Baseline", {}, {}, "words"), Line("BPE-MoS", {}, {}, "bpe")]
+    table = SuiteTable("overall", "Overall", "multi30k", [], lines, "", [])
+    given = of(late, made.cost(), hybrid, made.run("bpe", 2), bpe, words)
+    ordered = [(one.scale, one.name, one.about["seed"]) for one in in_order(given, [table])]
+    assert ordered == [
+        ("multi30k", "words", 1),
+        ("multi30k", "bpe", 1),
+        ("multi30k", "bpe", 2),
+        ("another", "words", 2),
+        ("multi30k", "time and memory", 1),
+        ("multi30k", "hybrid", 1),
+    ]
 
 
 def test_files_and_folders_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,6 @@ import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from fastmos.experiments.charts import Bars, Curve, Look, bar_chart, grid, line_chart, named_at_ends
@@ -64,10 +63,12 @@ def key(name: str, colours: Looks, coloured_as: str = "") -> str:
     return f'<svg class="key" viewBox="0 0 22 10" width="22" height="10" aria-hidden="true">{line}</svg>{escape(name)}'
 
 
-def by_scale(results: Iterable[Result]) -> list[tuple[str, list[Result]]]:
+def by_scale(results: Iterable[Result]) -> dict[str, list[Result]]:
     """Results of each scale, in the order they come in."""
-    ordered = sorted(results, key=lambda result: result.scale)
-    return [(scale, list(group)) for scale, group in groupby(ordered, lambda result: result.scale)]
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(result.scale, []).append(result)
+    return groups
 
 
 def one_of_each(runs: Sequence[Result]) -> list[Result]:
@@ -207,7 +208,7 @@ def _places(values: Any) -> list[tuple[float, float]]:
 def training_figures(runs: Sequence[Result], colours: Looks) -> list[str]:
     """Validations over epochs: score, nats per word, mixtures in use."""
     drawn = []
-    for scale, group in by_scale(run for run in runs if run.rows("curve")):
+    for scale, group in by_scale(run for run in runs if run.rows("curve")).items():
         measures = [measure for measure in MEASURES if any(_points(run, measure[0], 1) for run in group)][:1]
         measures.append(("nats_per_word", "nats per word", 1))
         measures.append(("mixtures_in_use", "mixtures in use", 1))

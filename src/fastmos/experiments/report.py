@@ -4,7 +4,7 @@ The page's frame, style and script lie beside this file; everything that comes f
 """
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -12,7 +12,7 @@ from string import Template
 from typing import Any
 
 from fastmos.experiments import figures
-from fastmos.experiments.figures import Looks, by_scale, key, one_of_each, origin
+from fastmos.experiments.figures import Looks, by_scale, key, number, one_of_each, origin
 from fastmos.experiments.markdown import markdown
 from fastmos.experiments.report_tables import count, provenance_section, runs_section, suites_section
 from fastmos.experiments.result_files import Result, read_results
@@ -38,10 +38,23 @@ def write_report(paths: Sequence[Path], output: Path) -> list[str]:
     check_output(output, [file for path in paths for file in (path.rglob("*.json") if path.is_dir() else [path])])
     results, left_out = read_results(paths)
     tables = suite_tables([result.data for result in results])
+    results = in_order(results, tables)
     text = markdown(tables, results) if output.suffix == ".md" else page(results, tables, left_out)
     with written_whole(output) as file:
         file.write(text)
     return left_out
+
+
+def in_order(results: Iterable[Result], tables: Sequence[SuiteTable]) -> list[Result]:
+    """Results in the order in which the tables name them, by seed; then the others."""
+    named = dict.fromkeys((table.scale, line.run) for table in tables for line in table.lines)
+    places = {pair: place for place, pair in enumerate(named)}
+
+    def rank(result: Result) -> tuple[Any, ...]:
+        place = places.get((result.scale, result.name), len(places))
+        return place, result.scale, result.kind, result.name, number(result.about.get("seed")) or 0
+
+    return sorted(results, key=rank)
 
 
 def page(results: Sequence[Result], tables: Sequence[SuiteTable], left_out: Sequence[str] = ()) -> str:
@@ -70,7 +83,7 @@ def page(results: Sequence[Result], tables: Sequence[SuiteTable], left_out: Sequ
     sections = {name: content for name, content in sections.items() if content}
     dates = sorted(str(result.about["date"])[:10] for result in results if result.about.get("date"))
     when = f", made {dates[0]} to {dates[-1]}" if dates else ""
-    scales = ", ".join(scale for scale, _ in by_scale(results))
+    scales = ", ".join(by_scale(results))
     here = files("fastmos.experiments")
     return Template((here / "page.html").read_text("utf-8")).substitute(
         title=TITLE,
@@ -138,7 +151,7 @@ def words_section(results: Sequence[Result]) -> str:
 
 def outputs_section(runs: Sequence[Result], colours: Looks) -> str:
     parts = []
-    for scale, group in by_scale(runs):
+    for scale, group in by_scale(runs).items():
         shown = [run for run in one_of_each(group) if run.part("outputs").get("test")]
         if not shown:
             continue

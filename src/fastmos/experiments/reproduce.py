@@ -264,5 +264,5 @@ def table_text(table: SuiteTable) -> str:
 def _rows(line: Line, columns: Sequence[str]) -> list[list[str]]:
     ours = [shown(line.ours[name], name) if name in line.ours else "" for name in columns]
     paper = [line.paper.get(name, "") for name in columns]
-    rows = [[line.name, "ours", *ours]] if any(ours) or not any(paper) else []
+    rows = [[line.name, "ours" if line.paper else "", *ours]] if any(ours) or not any(paper) else []
     return rows + ([["" if rows else line.name, "paper", *paper]] if any(paper) else [])

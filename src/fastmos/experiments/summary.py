@@ -57,7 +57,7 @@ class Line:
     name: str
     ours: dict[str, Cell] = field(default_factory=dict)  # by column
     paper: dict[str, str] = field(default_factory=dict)
-    run: str = ""  # what results call the run that it is of
+    run: str = ""  # what results call the run that it is of; none for words of the paper
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def suite_tables(results: Sequence[Record]) -> list[SuiteTable]:
         suites = [suite for suite in SUITES.values() if suite.rows_at(scale)] if records else []
         for suite in suites:
             table = summarise(suite, scale, records)
-            if any(line.ours.keys() - {"size"} for line in table.lines):
+            if any(line.run and line.ours.keys() - {"size"} for line in table.lines):
                 tables.append(table)
     return tables
 
@@ -234,12 +234,12 @@ def _oov_lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
                 ours["BLEU"] = Cell(judged["bleu"])
             if coding == "bpe" and "valid_without_oov" in scores:
                 ours["OOV words"] = Cell(0 if replaced else scores["valid_without_oov"]["replaced_words"])
-        lines.append(Line(name, ours, {"BLEU": paper}, "" if replaced else names.get(coding, "")))
+        lines.append(Line(name, ours, {"BLEU": paper}, names[coding]))
     return lines, []
 
 
 def _word_lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
-    lines = [Line(f"paper, {name}", {}, {"words": words}) for name, words in PAPER_WORDS.items()]
+    lines = [Line(f"paper, {name}", {"words": Cell(text=words)}) for name, words in PAPER_WORDS.items()]
     missing = []
     for _, one in rows:
         table = found.tables.get(one.table.id) if one.table else None
@@ -250,7 +250,11 @@ def _word_lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
         full = [item for item in shown if len(item[1]) >= SHOWN_WORDS] or shown
         step = max(1, math.ceil(len(full) / SHOWN_ROWS))
         lines += [
-            Line(f"row {number}", {"words": Cell(text=" ".join(words[:SHOWN_WORDS]))}, run=str(table.get("name", "")))
+            Line(
+                f"ours, row {number}",
+                {"words": Cell(text=" ".join(words[:SHOWN_WORDS]))},
+                run=str(table.get("name", "")),
+            )
             for number, words in full[::step]
         ]
     return lines, missing
