@@ -20,7 +20,7 @@ from fastmos.experiments import caption_demo, cost, prepare, reproduce, scales
 from fastmos.experiments.plans import plan
 from fastmos.experiments.scales import MAIN, SCALES, Base, Scale
 from fastmos.experiments.suites import OVERALL, RANK, SUITES
-from fastmos.files import read_json
+from fastmos.files import read_json, write_json
 from fastmos.tables import Learning
 from fastmos.training import experiment, journal
 from fastmos.training.config import write_config
@@ -104,6 +104,32 @@ def test_a_lost_record_is_made_again_from_the_run(capsys: pytest.CaptureFixture[
         name: before[name] for name in before if name not in timeless
     }
     assert before["scores"]["test"]["bleu"] == after["scores"]["test"]["bleu"]
+
+
+def test_a_lost_table_comes_back_from_its_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Learnt again elsewhere, it would be another, and seeds of a row would not share it."""
+    scale = SCALES["sample"]
+    reproduce.reproduce("words", "sample")
+    table = plan(SUITES["words"].rows[0], scale).table
+    assert table is not None
+    record = Path(f"results/sample/table-{table.id}.json")
+    learnt = Path("runs", table.path).read_text("utf-8")
+
+    def unlearnt(*arguments: object, **options: object) -> None:
+        raise AssertionError("learnt again")
+
+    monkeypatch.setattr(prepare, "learn_table", unlearnt)
+    shutil.rmtree("runs/tables")
+    prepare.prepare_table(table, Path("runs"), record)
+    assert Path("runs", table.path).read_text("utf-8") == learnt
+
+    shutil.rmtree("runs/tables")
+    value = read_json(record)
+    value["table"][0] = [word and f"{word}x" for word in value["table"][0]]
+    write_json(record, value)
+    with pytest.raises(InputError, match="other words than the training text"):
+        prepare.prepare_table(table, Path("runs"), record)
+    assert not Path("runs/tables").exists()
 
 
 def test_where_several_last_checkpoints_are_kept_their_mean_is_judged(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from fastmos.codings import TableCoding, Text, load_coding, moses
 from fastmos.data.captions import all_lines
 from fastmos.errors import InputError
 from fastmos.experiments.plans import Plan, TablePlan
+from fastmos.experiments.result_files import read_result
 from fastmos.experiments.scales import MAIN, Scale, base_config
 from fastmos.files import read_json, read_lines, written_whole
 from fastmos.progress import progress
@@ -67,8 +68,8 @@ def _write(path: Path, lines: Sequence[str]) -> None:
         file.writelines(f"{line}\n" for line in lines)
 
 
-def prepare_table(table: TablePlan, runs: Path) -> None:
-    """Learn a table, or go on with it, unless it is there."""
+def prepare_table(table: TablePlan, runs: Path, record: Path) -> None:
+    """Learn a table, or go on with it, unless it is there, or in a record of the results."""
     output, done = runs / table.path, runs / f"tables/{table.id}.done"
     if done.exists():
         return
@@ -77,17 +78,33 @@ def prepare_table(table: TablePlan, runs: Path) -> None:
         if not path.is_file():
             raise InputError(f"{path}: no such file, from which a table is to be learnt")
     text = Text("moses" if table.language else "none", table.language or None, table.lowercase)
-    learn_table(
-        [train],
-        [valid],
-        output,
-        size=table.codes,
-        words=table.words,
-        unk_share=table.unk_share,
-        text=text,
-        learning=table.learning,
-    )
+    if record.exists():
+        static = TableCoding.learn(
+            read_lines(train), size=table.codes, words=table.words, unk_share=table.unk_share, text=text
+        )
+        recorded_table(static, record).save(output)
+    else:
+        learn_table(
+            [train],
+            [valid],
+            output,
+            size=table.codes,
+            words=table.words,
+            unk_share=table.unk_share,
+            text=text,
+            learning=table.learning,
+        )
     _write(done, ())
+
+
+def recorded_table(static: TableCoding, record: Path) -> TableCoding:
+    """A table of the same words, with the cells that a record has: learnt anew elsewhere, it would not be the same."""
+    rows = read_result(record).get("table") or []
+    cells = {word: row * static.columns + column for row, words in enumerate(rows) for column, word in enumerate(words)}
+    cells.pop(None, None)  # empty cells
+    if cells.keys() != set(static.table_words):
+        raise InputError(f"{record}: its table has other words than the training text gives; delete it to learn anew")
+    return static.with_cells([cells[word] for word in static.table_words])
 
 
 def table_record(one: Plan, runs: Path) -> dict[str, object]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fastmos.errors import InputError
-from fastmos.experiments.plans import Plan, Row, digest, plan
+from fastmos.experiments.plans import Plan, Row, TablePlan, digest, plan
 from fastmos.experiments.result_files import read_result, write_result
 from fastmos.experiments.scales import Scale, scales_called
 from fastmos.experiments.suites import COST, SUITES, Suite
@@ -42,6 +42,9 @@ class Folders:
 
     def record(self, scale: Scale, name: str) -> Path:
         return self.results / scale.name / f"{name}.json"
+
+    def table_record(self, scale: Scale, table: TablePlan) -> Path:
+        return self.record(scale, f"table-{table.id}")
 
 
 def reproduce(
@@ -131,25 +134,31 @@ def _table_jobs(one: Plan, scale: Scale, folders: Folders) -> list[Job]:
     name = one.name.rsplit(", ", 1)[0]  # without the head's
 
     def make() -> dict[str, Any]:
-        from fastmos.experiments.prepare import prepare_table, table_record
+        from fastmos.experiments.prepare import table_record
         from fastmos.experiments.runs import header
 
         assert one.table is not None
-        prepare_table(one.table, folders.runs)
+        _prepare(one, scale, folders)
         about = header("table", scale.name, one.table.learning.seed)
         return {**about, "name": name, **table_record(one, folders.runs)}
 
-    return [Job(f"table: {name}", folders.record(scale, f"table-{one.table.id}"), make)]
+    return [Job(f"table: {name}", folders.table_record(scale, one.table), make)]
+
+
+def _prepare(one: Plan, scale: Scale, folders: Folders) -> None:
+    """The table that a run needs, if it needs one."""
+    from fastmos.experiments.prepare import prepare_table
+
+    if one.table is not None:
+        prepare_table(one.table, folders.runs, folders.table_record(scale, one.table))
 
 
 def _run_job(one: Plan, scale: Scale, folders: Folders) -> Job:
     def make() -> dict[str, Any]:
-        from fastmos.experiments.prepare import prepare_table
         from fastmos.experiments.runs import run_record
         from fastmos.training import experiment
 
-        if one.table is not None:
-            prepare_table(one.table, folders.runs)
+        _prepare(one, scale, folders)
         folder = folders.runs / one.id
         experiment.train(one.config, folders.runs, folder)
         with RunFolder(folder).lock():  # nobody else judges it at the same time
@@ -165,11 +174,9 @@ def _cost_job(scale: Scale, folders: Folders) -> Job:
 
     def make() -> dict[str, Any]:
         from fastmos.experiments.cost import cost_record
-        from fastmos.experiments.prepare import prepare_table
 
         for one in plans.values():
-            if one.table is not None:
-                prepare_table(one.table, folders.runs)
+            _prepare(one, scale, folders)
         with RunFolder(folders.runs / "cost").lock():
             return cost_record(list(plans.values()), scale, folders.runs)
 
