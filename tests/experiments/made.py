@@ -130,7 +130,7 @@ def tables() -> list[SuiteTable]:
         Line("BPE-MoS", {"size": Cell(text="9 x 3,000"), "BLEU": cell(33.1, 0.01)}, {"BLEU": "28.91 ± 0.06"}, NAMES[2]),
     ]
     mixtures = [
-        Line(f"{count} softmaxes", {"BLEU": cell(score)}, {}, f"BPE-MoS, {count} softmaxes")
+        Line(f"{count} softmaxes", {"BLEU": cell(score)}, {}, f"BPE-MoS, {count} softmaxes", count)
         for count, score in ((1, 32.0), (2, 32.4), (3, 32.9), (5, 33.0), (9, 33.4), (15, 33.2))
     ]
     columns = ["size", "BLEU"]

@@ -45,6 +45,13 @@ def test_p_value_is_sacrebleus(references: list[str], share: float) -> None:
     assert bootstrap_bleu(before, after) == pytest.approx(expected, abs=0.003)  # float32 there, float64 here
 
 
+def test_equal_systems_do_not_differ(references: list[str]) -> None:
+    outputs = np.array(bleu_statistics(noisy(references, 0.2, 3), references))
+    wrong, no_better = (np.array(bleu_statistics([word] * 60, references)) for word in "xy")
+    assert bootstrap_bleu(outputs, outputs) == bootstrap_bleu(wrong, no_better) == 1.0
+    assert bootstrap_mean(outputs[:, 2], outputs[:, 2]) == 1.0
+
+
 def test_means_differ_or_do_not() -> None:
     dice = np.random.default_rng(0)
     before = dice.normal(size=500)

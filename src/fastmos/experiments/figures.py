@@ -1,7 +1,6 @@
 """The figures of a report: results in, HTML with a drawing, a caption and a legend out."""
 
 import math
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
@@ -103,15 +102,13 @@ def mixtures_figures(tables: Sequence["SuiteTable"], results: Sequence[Result], 
     for table in tables:
         if table.suite != "mixtures":
             continue
-        measures = [column for column in table.columns if column != "softmaxes"]
-        measure = next((one for one in measures if any(_mean(line.ours.get(one)) for line in table.lines)), None)
+        measure = next((one for one in table.columns if any(_mean(line.ours.get(one)) for line in table.lines)), None)
         if measure is None:
             continue
         points = []
         for line in table.lines:
-            softmaxes, score = _softmaxes(line), _mean(line.ours.get(measure))
-            if softmaxes is not None and score is not None:
-                points.append((softmaxes, score, line.ours[measure].spread, line.run))
+            if (score := _mean(line.ours.get(measure))) is not None:
+                points.append((line.softmaxes, score, line.ours[measure].spread, line.run))
         points.sort(key=lambda point: point[0])
         if not points:
             continue
@@ -128,13 +125,6 @@ def mixtures_figures(tables: Sequence["SuiteTable"], results: Sequence[Result], 
 
 def _mean(cell: Any) -> float | None:
     return None if cell is None else number(cell.mean)
-
-
-def _softmaxes(line: Any) -> float | None:
-    """The row's number of softmaxes: its own column, or the last number of its name."""
-    stated = _mean(line.ours.get("softmaxes"))
-    numbers = re.findall(r"\d+", line.name)
-    return stated if stated is not None else float(numbers[-1]) if numbers else None
 
 
 # ---- costs
@@ -196,9 +186,8 @@ def rank_figures(results: Sequence[Result], colours: Looks) -> list[str]:
 
 
 def _places(values: Any) -> list[tuple[float, float]]:
-    """Singular values with their positions; a plain list begins with the first."""
-    pairs = [value if isinstance(value, list) else [place, value] for place, value in enumerate(values or [], 1)]
-    numbers = [tuple(map(number, pair)) for pair in pairs if len(pair) == 2]
+    """Singular values with their positions."""
+    numbers = [tuple(map(number, pair)) for pair in values or [] if isinstance(pair, list) and len(pair) == 2]
     return [(place, value) for place, value in numbers if place is not None and value is not None]
 
 

@@ -5,18 +5,16 @@ from collections.abc import Sequence
 
 from fastmos.experiments.figures import behind
 from fastmos.experiments.result_files import Result
-from fastmos.experiments.summary import Line, SuiteTable, shown
+from fastmos.experiments.summary import HOW_TO_READ, Line, SuiteTable, shown
 
-HEAD = r"""# The paper's tables, at our sizes
-
-Our figures beside those of Kong et al. (2019): mean ± standard deviation over seeds, with their number in brackets; for
-times, half the distance of the quartiles. Stars: differs from the first row by paired bootstrap, \* p < 0.05,
-\*\* p < 0.01."""
+HEAD = "# The paper's tables, at our sizes\n\nOur figures beside those of Kong et al. (2019): "
 
 
 def markdown(tables: Sequence[SuiteTable], results: Sequence[Result]) -> str:
     """All tables that there are results for, each with what differs from the paper and what made it."""
-    return "\n\n".join([HEAD, *(_section(table, behind(table, results)) for table in tables)]) + "\n"
+    return (
+        "\n\n".join([HEAD + _plain(HOW_TO_READ), *(_section(table, behind(table, results)) for table in tables)]) + "\n"
+    )
 
 
 def _section(table: SuiteTable, sources: Sequence[Result]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastmos.experiments.figures import Looks, behind, key, number, origin
 from fastmos.experiments.result_files import Result
-from fastmos.experiments.summary import Cell, SuiteTable, shown
+from fastmos.experiments.summary import HOW_TO_READ, Cell, SuiteTable, shown
 
 # Columns of the table of all runs: head, where its figure lies in a run, its format and factor.
 RUN_COLUMNS: tuple[tuple[str, tuple[str, ...], str, float], ...] = (
@@ -64,11 +64,7 @@ def numeric(value: float | None, text: str, kind: str = "number") -> str:
 def suites_section(tables: Sequence[SuiteTable], results: Sequence[Result], colours: Looks) -> str:
     if not tables:
         return ""
-    parts = [
-        "<p>Our figures beside those of the paper (Kong, Xie, Dai and Hovy, 2019): mean ± standard deviation over "
-        "seeds, with their number in brackets; for times, half the distance of the quartiles. Stars: differs from the "
-        "first row by paired bootstrap, * p &lt; 0.05, ** p &lt; 0.01.</p>"
-    ]
+    parts = [f"<p>Our figures beside those of the paper (Kong, Xie, Dai and Hovy, 2019): {escape(HOW_TO_READ)}</p>"]
     for suite in tables:
         parts.append(f"<h3>{escape(suite.title)} <small>{escape(suite.suite)}, {escape(suite.scale)}</small></h3>")
         parts.append(suite_table(suite, colours))

@@ -16,7 +16,7 @@ from fastmos.experiments.plans import Plan, Row, TablePlan, digest, plan
 from fastmos.experiments.result_files import read_result, write_result
 from fastmos.experiments.scales import Scale, scales_called
 from fastmos.experiments.suites import COST, SUITES, Suite
-from fastmos.experiments.summary import Line, SuiteTable, shown, summarise
+from fastmos.experiments.summary import HOW_TO_READ, Line, SuiteTable, shown, summarise
 from fastmos.training.folder import BusyError, RunFolder
 
 ALL = "all"
@@ -259,10 +259,7 @@ def table_text(table: SuiteTable) -> str:
     about = [f"\n{table.title} ({table.suite}, {table.scale})", joined(head), *map(joined, body)]
     about.append(f"differs: {table.differs}")
     if any(cell.p is not None for line in table.lines for cell in line.ours.values()):
-        about.append(
-            "mean ± standard deviation (seeds), of ms median ± half the distance of the quartiles; "
-            "* p < 0.05, ** p < 0.01 against the first row of its kind, paired bootstrap"
-        )
+        about.append(HOW_TO_READ)
     if table.missing:
         about.append(f"missing: {'; '.join(table.missing)}")
     return "\n".join(about)

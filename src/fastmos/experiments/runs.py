@@ -32,7 +32,7 @@ SENTENCE = "zwei kinder spielen mit einem kleinen hund am strand ."
 def run_record(folder: Path, name: str, scale: str, words: int = 0, table: str | None = None) -> dict[str, Any]:
     """Judge a trained run. With BPE and a word model's number of `words`, also without the words that that lacks."""
     where = RunFolder(folder)
-    run = load(_judged_folder(where), "cpu")
+    run = load(_judged_folder(where))
     log = [json.loads(line) for line in read_lines(where.log)]
     judged = _judge_captions(run) if run.origin is not None else _judge_translations(run, scale, words)
     return {
@@ -137,7 +137,7 @@ def rank_record(plans: Sequence[Plan], scale: Scale, runs: Path) -> dict[str, An
     measured: list[dict[str, Any]] = []
     about: dict[str, Any] = {}
     for one in progress(plans, "ranks", len(plans)):
-        run = load(runs / one.id, "cpu")
+        run = load(runs / one.id)
         found = log_prob_rank(log_prob_batches(run, *split_lines(run.config, "valid", run.base)))
         about = {"contexts": found.rows, "codes": len(run.target)}
         full, head = min(found.rows, len(run.target)), run.config.head

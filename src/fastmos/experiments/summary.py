@@ -17,6 +17,11 @@ from fastmos.metrics.significance import bootstrap_bleu, bootstrap_mean
 from fastmos.training.config import parse_config
 
 Record = Mapping[str, Any]
+HOW_TO_READ = (
+    "mean ± standard deviation over seeds, with their number in brackets; for times, median ± half the interquartile "
+    "range. Stars: differs from the first row, * p < 0.05, ** p < 0.01, by a paired bootstrap over the lines of the "
+    "text, for these very models: it knows nothing of other seeds."
+)
 SHOWN_ROWS, SHOWN_WORDS = 10, 8  # of a learnt table
 SCORES: dict[str, tuple[str, float]] = {  # column -> key of a run's scores, and a factor
     "BLEU": ("bleu", 1.0),
@@ -44,7 +49,7 @@ class Cell:
     """A figure of ours: over seeds where there are several."""
 
     mean: float | None = None
-    spread: float | None = None  # sample standard deviation, or for times half the distance of the quartiles
+    spread: float | None = None  # sample standard deviation, or for times half the interquartile range
     count: int = 1  # seeds
     p: float | None = None  # of no difference from the baseline, by paired bootstrap
     text: str | None = None  # instead of a number
@@ -58,6 +63,7 @@ class Line:
     ours: dict[str, Cell] = field(default_factory=dict)  # by column
     paper: dict[str, str] = field(default_factory=dict)
     run: str = ""  # what results call the run that it is of; none for words of the paper
+    softmaxes: int = 0  # of that run
 
 
 @dataclass(frozen=True)
@@ -108,7 +114,8 @@ def summarise(suite: Suite, scale: Scale, results: Sequence[Record], seeds: int 
             have = len(found.runs(one))
             if have < wanted:
                 missing.append(f"{row.name}: {have} of {wanted} seeds")
-    differs = "; ".join(filter(None, [scale.differs, suite.about]))
+    where = "time and memory on a CPU, one thread" if set(suite.columns[scale.task]) & COSTS.keys() else ""
+    differs = "; ".join(filter(None, [scale.differs, where, suite.about]))
     filled = {name for line in lines for name in (*line.ours, *line.paper)}
     columns = [name for name in suite.columns.get(scale.task, ()) if name in filled]
     return SuiteTable(suite.name, suite.title, scale.name, columns, lines, differs, missing)
@@ -178,7 +185,7 @@ def _lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
                 way, what = COSTS[column]
                 ours[column] = Cell(cost[way][what], cost[way].get("ms_spread") if what == "ms" else None)
         paper = row.translation if scale.task == "translation" else row.captioning
-        lines.append(Line(row.name, ours, dict(paper), one.name))
+        lines.append(Line(row.name, ours, dict(paper), one.name, row.mixtures))
     if set(columns) & COSTS.keys() and not all(found.measured("cost", one) for _, one in rows):
         missing.append("time and memory")
     return lines, missing

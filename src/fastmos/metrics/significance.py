@@ -50,4 +50,6 @@ def _bootstrap(score: Any, baseline: Array, system: Array, samples: int) -> floa
     weights = np.stack([np.bincount(row, minlength=lines) for row in chosen]).astype(float)  # [samples, lines]
     found = np.abs(score(weights @ system) - score(weights @ baseline))
     difference = abs(float(score(system.sum(0)) - score(baseline.sum(0))))
+    if difference == 0:  # where no sample differs either, nothing would exceed it
+        return 1.0
     return float(((found - found.mean()) > difference).sum() + 1) / (samples + 1)
