@@ -15,6 +15,7 @@ from fastmos import cli
 from fastmos.bench import measure
 from fastmos.errors import InputError
 from fastmos.experiments import translation_demo
+from fastmos.experiments.cost import WAYS
 from fastmos.experiments.translation_demo import NAMES, Size, configs, demo, table
 from fastmos.training.config import check, options
 
@@ -43,8 +44,10 @@ def test_it_leaves_two_runs_that_translate_and_does_nothing_twice(
     assert all(f"<h2>{part}</h2>" in page for part in ("Time and memory", "Training", "Inside a model", "Outputs"))
     assert html.escape(record["examples"][0]["source"]) in page
     for name in NAMES:
-        numbers = [value for value in record["runs"][name].values() if not isinstance(value, str)]
-        assert len(numbers) >= 10
+        found = record["runs"][name]
+        costs = [found[way][what] for way in WAYS for what in ("ms", "ms_spread", "megabytes")]
+        numbers = [value for value in found.values() if isinstance(value, int | float)] + costs
+        assert len(numbers) >= 12
         assert all(math.isfinite(number) for number in numbers)
     for example in record["examples"]:
         assert list(example) == ["source", "reference", *NAMES]

@@ -6,7 +6,7 @@ Time is interleaved across rows, so that slow spells of the machine meet all ali
 each. Both need codings and shapes, not trained weights.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from fastmos.data import Batch
-    from fastmos.models import Generator
 
 WAYS = {"plain": False, "fused": True}
 ROUNDS = 11
@@ -30,45 +29,52 @@ MEGABYTE = 10**6
 
 def cost_record(plans: Sequence[Plan], scale: Scale, runs: Path, rounds: int = ROUNDS) -> dict[str, Any]:
     """Measure one step of every plan."""
-    import torch
-
-    from fastmos.bench.measure import extra_memory, interleaved
-    from fastmos.progress import progress
     from fastmos.training import experiment
 
-    folders = {}
+    given = {}
     for one in plans:
         folder = RunFolder(runs / "cost" / one.id)
         with folder.lock():
             experiment.begin(one.config, runs, folder)
-        folders[one.name] = folder.root
-    contenders = {
-        (one.name, way): (folders[one.name], one.config, fused) for one in plans for way, fused in WAYS.items()
-    }
+        given[one.name] = folder.root, one.config
+    costs = step_costs(given, rounds)
+    rows = [
+        {
+            "name": one.name,
+            "run": one.id,
+            "mixtures": one.config.head.mixtures,
+            "codes": one.config.codings.target.codes,
+            **costs[one.name],
+        }
+        for one in plans
+    ]
+    training = plans[0].config.training
+    batch = {"sentences": training.batch_sentences, "tokens": training.batch_tokens, "rounds": rounds, "threads": 1}
+    return {**header("cost", scale.name, training.seed), "batch": batch, "rows": rows}
+
+
+def step_costs(runs: Mapping[str, tuple[Path, Config]], rounds: int) -> dict[str, dict[str, dict[str, float]]]:
+    """Time (interleaved) and extra memory (in processes of their own) of a step of each run, in both ways."""
+    import torch
+
+    from fastmos.bench.measure import extra_memory, interleaved
+    from fastmos.progress import progress
+
+    contenders = {(name, way): (*run, fused) for name, run in runs.items() for way, fused in WAYS.items()}
     threads = torch.get_num_threads()
     steps = {f"{name} {way}": training_step(*given) for (name, way), given in contenders.items()}
     timings = interleaved(steps, rounds)
     del steps
     torch.set_num_threads(threads)
-    memory = {
-        key: extra_memory(training_step, *given)
-        for key, given in progress(contenders.items(), "memory", len(contenders))
-    }
-    rows: list[dict[str, Any]] = []
-    for one in plans:
-        row: dict[str, Any] = {"name": one.name, "run": one.id, "mixtures": one.config.head.mixtures}
-        row["codes"] = one.config.codings.target.codes
-        for way in WAYS:
-            timing = timings[f"{one.name} {way}"]
-            row[way] = {
-                "ms": round(1000 * timing.median, 2),
-                "ms_spread": round(1000 * timing.spread, 2),
-                "megabytes": round(memory[one.name, way] / MEGABYTE, 1),
-            }
-        rows.append(row)
-    training = plans[0].config.training
-    batch = {"sentences": training.batch_sentences, "tokens": training.batch_tokens, "rounds": rounds, "threads": 1}
-    return {**header("cost", scale.name, training.seed), "batch": batch, "rows": rows}
+    costs: dict[str, dict[str, dict[str, float]]] = {name: {} for name in runs}
+    for (name, way), given in progress(contenders.items(), "memory", len(contenders)):
+        timing = timings[f"{name} {way}"]
+        costs[name][way] = {
+            "ms": round(1000 * timing.median, 2),
+            "ms_spread": round(1000 * timing.spread, 2),
+            "megabytes": round(extra_memory(training_step, *given) / MEGABYTE, 1),
+        }
+    return costs
 
 
 def training_step(root: Path, config: Config, fused: bool) -> Callable[[], object]:
@@ -85,19 +91,14 @@ def training_step(root: Path, config: Config, fused: bool) -> Callable[[], objec
     pair = encode_split(config, "valid", source, target, base, folder)
     model = build_model(config, source, target, pair.pictures.features.width if pair.pictures else 0)
     batches = sorted(training_batches(config, pair, 0, 1).epoch(0), key=lambda batch: batch.tokens)
-    return repeated_step(model, fused, batches[0], batches[len(batches) // 2])
-
-
-def repeated_step(model: "Generator", fused: bool, first: "Batch", measured: "Batch") -> Callable[[], object]:
-    """Loss and gradients of a batch, by the plain formula or fused, when `first` has made gradients exist."""
     head = model.train().head
 
     def step(batch: "Batch") -> None:
         loss = model(batch)[0].loss if fused else plain_loss(head, model.body(batch)[0], batch.target)
         loss.backward()
 
-    step(first)  # libraries, too, then have what they keep
-    return partial(step, measured)
+    step(batches[0])  # gradients then exist, and libraries have what they keep
+    return partial(step, batches[len(batches) // 2])
 
 
 def plain_loss(head: "nn.Module", hidden: "Tensor", targets: "Tensor") -> "Tensor":

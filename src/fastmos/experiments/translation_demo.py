@@ -9,23 +9,21 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from fastmos.errors import InputError
-from fastmos.experiments.cost import repeated_step
+from fastmos.experiments.cost import WAYS, step_costs
 from fastmos.experiments.report import write_report
 from fastmos.experiments.runs import header, run_record
 from fastmos.files import provenance, read_json, read_lines, write_json, written_whole
 from fastmos.training.config import Config, parse_config, write_config
 
 NAMES = {"baseline": "baseline: words, one softmax", "bpe-mos": "BPE-MoS: BPE, {mixtures} softmaxes"}
-WAYS = ("plain", "fused")  # how the loss is computed: by the formula, or by our head
 SPLITS = ("train", "valid", "test")
 SCALE = "sample"  # as results call it
-MEGABYTE = 10**6
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ you like; the same command goes on.
         print(f"{name}: translating the validation and test texts", file=sys.stderr, flush=True)
         judged[name] = run_record(folder / name, label.format(**asdict(size)), SCALE)
     print("measuring a training step of each", file=sys.stderr, flush=True)
-    costs = _measure(folder)
+    costs = step_costs({name: (folder / name, config) for name, config in configs(size).items()}, rounds=5)
     runs = {name: judged[name]["scores"]["test"] | costs[name] for name in NAMES}
     translations = {name: judged[name]["outputs"]["test"] for name in NAMES}
     texts = {"source": _lines(folder, "test.de"), "reference": _lines(folder, "test.en"), **translations}
@@ -174,44 +172,6 @@ def _pass_on(name: str, lines: IO[str]) -> None:
 # ---- judging
 
 
-def _measure(folder: Path) -> dict[str, dict[str, float]]:
-    """Time (interleaved) and extra memory (in processes of their own) of a step, by the formula and by our head."""
-    import torch
-
-    from fastmos.bench.measure import extra_memory, interleaved
-
-    contenders = {f"{name} {way}": (folder / name, way == "fused") for name in NAMES for way in WAYS}
-    threads = torch.get_num_threads()
-    steps = {contender: training_step(*arguments) for contender, arguments in contenders.items()}
-    timings = interleaved(steps, rounds=5)
-    torch.set_num_threads(threads)
-    return {
-        name: {f"milliseconds_{way}": 1000 * timings[f"{name} {way}"].median for way in WAYS}
-        | {f"megabytes_{way}": extra_memory(training_step, folder / name, way == "fused") / MEGABYTE for way in WAYS}
-        for name in NAMES
-    }
-
-
-def training_step(run: Path, fused: bool) -> Callable[[], object]:
-    """A step (loss and gradients, one thread) of a run on the middle one, by length, of the test text's batches."""
-    import torch
-
-    from fastmos.data import EncodedText, SentenceBatches
-    from fastmos.training.run import load
-
-    torch.set_num_threads(1)
-    loaded = load(run, "cpu")
-    data = loaded.config.data.test
-    assert loaded.source is not None
-    target = EncodedText.of(loaded.target.encode_lines(list(read_lines(loaded.base / data.target))))
-    source = EncodedText.of(loaded.source.encode_lines(list(read_lines(loaded.base / data.source))))
-    sentences = loaded.config.training.batch_sentences
-    batches = list(SentenceBatches(target, source, sentences=sentences, shuffle=False).epoch(0))
-    middle = sorted(batches, key=lambda batch: batch.tokens)[len(batches) // 2]
-    first = next(SentenceBatches(target, source, sentences=1, shuffle=False).epoch(0))
-    return repeated_step(loaded.model, fused, first, middle)
-
-
 def _write_results(
     folder: Path, judged: Mapping[str, Any], costs: Mapping[str, Any], texts: Mapping[str, list[str]]
 ) -> None:
@@ -220,11 +180,8 @@ def _write_results(
     for name, run in judged.items():
         shown = {side: texts[side][: len(run["outputs"]["test"])] for side in ("source", "reference")}
         write_json(folder / f"{name}.json", {**run, "outputs": {**run["outputs"], **shown}})
-        ways = {
-            way: {"ms": costs[name][f"milliseconds_{way}"], "megabytes": costs[name][f"megabytes_{way}"]}
-            for way in WAYS
-        }
-        rows.append({"name": run["name"], "mixtures": run["config"]["head"]["mixtures"], "codes": run["codes"], **ways})
+        about = {"name": run["name"], "mixtures": run["config"]["head"]["mixtures"], "codes": run["codes"]}
+        rows.append(about | costs[name])
     seed, sentences = (run["config"]["training"][key] for key in ("seed", "batch_sentences"))
     write_json(folder / "cost.json", {**header("cost", SCALE, seed), "batch": {"sentences": sentences}, "rows": rows})
 
@@ -263,7 +220,7 @@ def table(record: Mapping[str, Any]) -> str:
     ]
     for name, label in NAMES.items():
         found = record["runs"][name]
-        costs = (found[f"{what}_{way}"] for what in ("milliseconds", "megabytes") for way in WAYS)
+        costs = (found[way][what] for what in ("ms", "megabytes") for way in WAYS)
         lines.append(
             f"{label.format(**record['size']):30}{found['bleu']:7.1f}{found['nats_per_word']:8.3f}"
             f"{found['nats_per_known_word']:10.3f}{found['oov_rate']:9.1%}"
