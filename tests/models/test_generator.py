@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from fastmos.data import Batch
 from fastmos.heads import MixtureOfSoftmaxes
 from fastmos.models import AttentionLSTM, Generator, LanguageModel, Transformer, uniform_
 
@@ -60,10 +61,10 @@ def test_a_line_does_not_feel_its_batch_mates(body: str, make_batch: Callable[..
     model, batch = make(body), make_batch(LENGTHS)
     together = model(batch)[0].nll
     for line, (source, target) in enumerate(LENGTHS):
-        alone = make_batch([(1, 1)])
-        alone.source = batch.source[line : line + 1, : source + 1]
-        alone.inputs = batch.inputs[line : line + 1, : target + 1]
-        alone.target = batch.target[line : line + 1, : target + 1]
+        row, places = slice(line, line + 1), slice(target + 1)
+        alone = Batch(
+            batch.inputs[row, places], batch.target[row, places], batch.source[row, : source + 1], torch.arange(1)
+        )
         torch.testing.assert_close(model(alone)[0].nll[0], together[line, : target + 1], atol=1e-5, rtol=1e-5)
 
 

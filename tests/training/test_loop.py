@@ -9,21 +9,24 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from fastmos.data import Batch
+from fastmos.data import Batch, EncodedText
 from fastmos.errors import InputError
 from fastmos.heads import Usage
 from fastmos.heads.modules import MixtureOfSoftmaxes
 from fastmos.training import loop
 from fastmos.training.build import build_model, encode, learn_codings, load_codings, training_batches
 from fastmos.training.config import Config, Training
+from fastmos.training.decoding import score_running_text
 from fastmos.training.distributed import World
 from fastmos.training.experiment import train
 from fastmos.training.folder import RunFolder
 from fastmos.training.loop import HOPELESS, Trainer, reason_to_end, validation_due
+from fastmos.training.run import load
 from fastmos.training.state import State
 from tests.training.tiny import tiny, tiny_language_model
 
@@ -64,8 +67,8 @@ def test_accumulated_gradients_are_those_of_the_whole(
 
     monkeypatch.setattr(loop, "gradient_norm", norm)
     monkeypatch.setattr(trainer, "_log", lambda *arguments: None)
-    trainer.state = State("", 1)
-    assert trainer._step(group)
+    trainer.state, trainer.group, trainer.groups = State("", 1), group, iter([batches[3:]])
+    assert trainer._step()
     for ours, theirs in zip(found, expected, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-7)
 
@@ -161,9 +164,45 @@ def test_a_log_and_events_are_kept(digits: Path, monkeypatch: pytest.MonkeyPatch
     assert steps == sorted({*range(4, ends[-1] + 1, 4), *ends})  # no step goes missing before a validation
     assert [record["epoch"] for record in log if "nats_per_word" in record] == [1, 2]
     assert log[0]["about"]["seed"] == 1
-    assert all(record["effective_mixtures"] <= 2 for record in log if "effective_mixtures" in record)
+    assert all(1 < record["effective_mixtures"] <= 2 for record in log if "nats_per_word" in record)
     pytest.importorskip("tensorboard")
     assert list((digits / "run" / "tensorboard").glob("events.*"))
+
+
+def test_validation_judges_what_evaluation_judges(digits: Path) -> None:
+    """Also where sources are longer than training allowed, and are cut."""
+    train(tiny(data={"max_length": 3}), digits, digits / "run")
+    run = load(digits / "run", "cpu")
+    sources, references = ((digits / f"valid.{side}").read_text().splitlines() for side in "ab")
+    assert max(len(line.split()) for line in sources) > 3
+    with pytest.warns(UserWarning, match="were cut to 3 codes"):
+        found = run.evaluate(sources, references)
+    assert found.bleu is not None
+    best = max(record["bleu"] for record in records(digits / "run") if "bleu" in record)
+    assert found.bleu.value == pytest.approx(best, abs=1e-9)
+
+
+def test_short_running_text_is_one_stream(digits: Path) -> None:
+    """Cut into several, most of its words would be judged without what stood before them."""
+    train(tiny_language_model(), digits, digits / "run")
+    run = load(digits / "run", "cpu")
+    text = EncodedText.of(run.target.encode_lines((digits / "valid.b").read_text().splitlines()))
+    by_windows, at_once = (score_running_text(run.model, text, window, run.device) for window in (5, 1000))
+    assert len(by_windows) == len(text.codes) + len(text) > 16
+    np.testing.assert_allclose(by_windows, at_once, rtol=1e-5)
+
+
+def test_steps_may_be_added_unless_the_rate_counts_down_to_the_last(digits: Path) -> None:
+    for schedule in ("constant", "linear"):
+        folder = digits / schedule
+        train(tiny(training={"steps": 3, "schedule": schedule}), digits, folder)
+        longer = tiny(training={"steps": 5, "schedule": schedule})
+        if schedule == "linear":
+            with pytest.raises(InputError, match=r"was trained with training\.steps 3, not 5"):
+                train(longer, digits, folder)
+        else:
+            train(longer, digits, folder)
+            assert records(folder)[-1]["step"] == 5
 
 
 # Matrix products in bfloat16 die on some processors unless the library is told which instructions to use.

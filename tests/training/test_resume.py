@@ -133,13 +133,14 @@ def test_a_run_killed_at_any_time_is_the_same_run(digits: Path) -> None:
     assert_same_run(expected, folder)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_and_leaves(number: signal.Signals, digits: Path) -> None:
+@pytest.mark.parametrize(("number", "times"), [(signal.SIGINT, 1), (signal.SIGTERM, 1), (signal.SIGTERM, 2)])
+def test_a_signal_saves_and_leaves(number: signal.Signals, times: int, digits: Path) -> None:
     config, folder = tiny(training={"save_every": 0}), digits / "stopped"
     expected = undisturbed(config, digits)
 
     def ask(*arguments: Any) -> None:
-        os.kill(os.getpid(), number)
+        for asked in [number] * times:
+            os.kill(os.getpid(), asked)
 
     assert in_child(lambda: train(config, digits, folder), at_call(Trainer, "_backward", 4, ask)) in (3, 70)
     assert (folder / "state.safetensors").exists()  # long before the first validation

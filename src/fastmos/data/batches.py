@@ -34,10 +34,13 @@ class Batch:
     features: Tensor | None = None  # [B, F] of images
     fresh: bool = True  # False: a language model carries its state on from the batch before
     tokens: int = -1  # targets that are not padding, counted on the host
+    source_lengths: Tensor | None = None  # [B] with eos, on the host
 
     def __post_init__(self) -> None:
         if self.tokens < 0:
             self.tokens = int((self.target != PAD).sum())
+        if self.source is not None and self.source_lengths is None:
+            self.source_lengths = (self.source != PAD).sum(1).cpu()
 
     def __len__(self) -> int:
         return len(self.index)
@@ -48,7 +51,7 @@ class Batch:
         return int((self.index >= 0).sum())
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> "Batch":
-        """The batch on a device; `index` stays on the host."""
+        """The batch on a device; `index` and `source_lengths` stay on the host."""
 
         def moved(tensor: Tensor | None) -> Tensor | None:
             return None if tensor is None else tensor.to(device, non_blocking=non_blocking)

@@ -64,11 +64,13 @@ class AttentionLSTM(nn.Module):
 
     def start(self, batch: Batch) -> AttentionState:
         """Encode the sources; the encoder's final states, both directions side by side, start the decoder."""
-        assert batch.source is not None, "this model translates: its batches need a source"
+        assert batch.source is not None and batch.source_lengths is not None, (
+            "this model translates: its batches need a source"
+        )
         real = batch.source != PAD  # [B, S]
         embedded = self._embed(self.source_embedding, batch.source)
         # Packed, because the backward direction must start at each sentence's last code, not in its padding.
-        packed = pack_padded_sequence(embedded, real.sum(1).cpu(), batch_first=True, enforce_sorted=False)
+        packed = pack_padded_sequence(embedded, batch.source_lengths, batch_first=True, enforce_sorted=False)
         outputs, final = self.encoder(packed)
         memory, _ = pad_packed_sequence(outputs, batch_first=True, total_length=real.shape[1])  # [B, S, D]
         padding = memory.new_zeros(real.shape).masked_fill_(~real, -torch.inf)[:, None]

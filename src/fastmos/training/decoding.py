@@ -20,7 +20,8 @@ Watch = Callable[[Iterable[list[int]], int], Iterable[list[int]]]  # shows how f
 SENTENCES = 64  # searched at once,
 CODES = 4096  # or as many as fit into so many source codes
 SCORED = 8192  # codes scored at once
-STREAMS = 16  # of running text scored at once
+STREAMS = 16  # of running text scored at once, at most,
+WINDOWS = 50  # each of so many windows at least, as a stream begins without context
 
 
 def search_lines(
@@ -123,10 +124,15 @@ def score_lines(
 
 @torch.no_grad()
 def score_running_text(model: Generator, text: EncodedText, window: int, device: torch.device) -> Array:
-    """Negative log-likelihoods of all codes and eos, in the order of the text, each given what stood before it."""
+    """Negative log-likelihoods of all codes and eos, in the order of the text, each given what stood before it.
+
+    A long text is cut into several streams, each of which begins without what stood before.
+    """
     model.eval()
+    size = len(text.codes) + len(text)
+    streams = max(1, min(STREAMS, size // (WINDOWS * window)))
     parts, state = [], None
-    for batch in ContiguousBatches(text, streams=STREAMS, length=window).epoch(0):
+    for batch in ContiguousBatches(text, streams=streams, length=window).epoch(0):
         output, state = model(batch.to(device), state)
         parts.append(output.nll.double().cpu().numpy())  # [B, T]
-    return np.concatenate(parts, 1).reshape(-1)[: len(text.codes) + len(text)]
+    return np.concatenate(parts, 1).reshape(-1)[:size]

@@ -58,9 +58,9 @@ def begin(config: Config, base: Path, folder: RunFolder) -> None:
 def _train(config: Config, base: Path, folder: RunFolder, world: World) -> None:
     source, target = load_codings(folder)
     # The others find the text in the cache.
-    world.first_does(lambda: encode_split(config, "train", source, target, base, folder))
-    pair = encode_split(config, "train", source, target, base, folder)
-    valid = encode_split(config, "valid", source, target, base, folder)
+    splits: tuple[Split, Split] = ("train", "valid")
+    world.first_does(lambda: [encode_split(config, split, source, target, base, folder) for split in splits])
+    pair, valid = (encode_split(config, split, source, target, base, folder) for split in splits)
     batches = training_batches(config, pair, world.rank, world.size)
     model = build_model(config, source, target, pair.pictures.features.width if pair.pictures else 0)
     if isinstance(model.body, Captioner) and pair.pictures is not None:

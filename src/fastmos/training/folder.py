@@ -105,6 +105,9 @@ def _lock(handle: int, root: Path) -> None:
 
 def _compare(root: Path, before: Config, now: Config) -> None:
     old, new = options(before), options(now)
+    may_change = MAY_CHANGE | PATHS
+    if now.training.schedule != "linear":  # whose rate is a matter of the last step from the first one on
+        may_change |= {"training.steps"}
     for key in old:
-        if old[key] != new[key] and key not in MAY_CHANGE | PATHS:
+        if old[key] != new[key] and key not in may_change:
             raise InputError(f"{root}: was trained with {key} {old[key]}, not {new[key]}; give another --folder")

@@ -77,7 +77,8 @@ class Trainer:
     def run(self, journal: Journal) -> None:
         """Train to the end; a signal saves and leaves."""
         self.journal = journal
-        groups = self._groups()
+        self.groups = self._groups()
+        self.group = next(self.groups)
         with self._listening():
             while not reason_to_end(self.config.training, self.state):
                 if validation_due(self.config.training, self.state):
@@ -85,7 +86,7 @@ class Trainer:
                     self._save()
                     if not done:
                         self._leave()
-                elif not self._step(next(groups)):
+                elif not self._step():
                     self._save()
                     self._leave()
                 elif self.config.training.save_every and self.state.step % self.config.training.save_every == 0:
@@ -95,14 +96,16 @@ class Trainer:
 
     def _groups(self) -> Iterator[list[Batch]]:
         """The batches of each step, from where the state is."""
+        epoch, start = self.state.epoch, self.state.batch
         while True:
-            batches = self.batches.epoch(self.state.epoch, self.state.batch)
+            batches = self.batches.epoch(epoch, start)
             while group := list(islice(batches, self.config.training.accumulate)):
                 yield group
+            epoch, start = epoch + 1, 0
 
-    def _step(self, group: list[Batch]) -> bool:
+    def _step(self) -> bool:
         """Learn from a group of batches; False, and nothing done, if some process was asked to stop."""
-        training, state = self.config.training, self.state
+        training, state, group = self.config.training, self.state, self.group
         tokens, sentences, stop = self.world.sum(
             [sum(batch.tokens for batch in group), sum(batch.sentences for batch in group), float(self.asked_to_stop)]
         )
@@ -112,8 +115,12 @@ class Trainer:
         count = tokens if training.normalise == "tokens" else sentences
         loss = self._backward(group, max(count, 1.0))
         self.scaler.unscale_(self.optimiser)
-        norm = float(gradient_norm(self.model.parameters(), training.clip))
-        state.step += 1
+        on_device = gradient_norm(self.model.parameters(), training.clip)
+        state.step, state.batch = state.step + 1, state.batch + len(group)
+        if state.batch >= self.batches.steps(state.epoch):
+            state.epoch, state.batch = state.epoch + 1, 0
+        self.group = next(self.groups)  # made while a GPU is still at work
+        norm = float(on_device)
         rate = rate_at(training, state.step, state.history)
         if math.isfinite(norm):
             for part in self.optimiser.param_groups:
@@ -124,9 +131,6 @@ class Trainer:
             state.skipped, state.streak = state.skipped + 1, state.streak + 1
         self.scaler.update()
         self.optimiser.zero_grad()
-        state.batch += len(group)
-        if state.batch >= self.batches.steps(state.epoch):
-            state.epoch, state.batch = state.epoch + 1, 0
         if state.streak >= HOPELESS:
             raise InputError(
                 f"loss or gradient was not finite for {HOPELESS} steps in a row, up to step {state.step}; "
@@ -230,13 +234,16 @@ class Trainer:
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM end the step, or a validation at once, and save; a second Ctrl-C does not even save."""
+        """Ctrl-C and SIGTERM end the step, or a validation at once, and save; a Ctrl-C after that does not even save.
+
+        A second SIGTERM changes nothing: torchrun hands on one that its processes were sent already.
+        """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
 
         def stop(number: int, frame: Any) -> None:
-            if self.asked_to_stop:
+            if self.asked_to_stop and number == signal.SIGINT:
                 raise KeyboardInterrupt
             self.asked_to_stop = number
             if self.breakable:

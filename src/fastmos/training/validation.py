@@ -127,7 +127,8 @@ class Validator:
 
     def _translate(self, model: Generator, world: World, alone: Alone) -> list[str]:
         assert self.pair.source is not None
-        mine = [self.pair.source[line].tolist() for line in range(world.rank, len(self.references), world.size)]
+        limit = self.config.data.max_length  # as when it is put to use
+        mine = [self.pair.source[line][:limit].tolist() for line in range(world.rank, len(self.references), world.size)]
         found = alone(lambda: search_lines(model, self.target, mine, self.config.search, world.device))
         codes: list[list[int]] = [[]] * len(self.references)
         for rank, part in enumerate(world.gather([hypotheses[0].codes for hypotheses in found])):
@@ -150,7 +151,7 @@ class Validator:
 
     @torch.no_grad()
     def _usage(self, model: Generator, device: torch.device) -> tuple[float | None, Sequence[float]]:
-        """How many mixtures are in use on the first batch of the text."""
+        """How many mixtures are in use in one batch of the text, always the same."""
         if self.config.head.mixtures < 2:
             return None, ()
         model.eval()
