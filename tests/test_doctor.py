@@ -50,7 +50,7 @@ def test_a_wrong_loss_fails_the_examination(
     assert ended.value.code == 1
     report = capsys.readouterr().out
     assert "1.0e-03 FAILED" in report
-    assert "RuntimeError FAILED" in report
+    assert "FAILED (RuntimeError: the device fell over)" in report
 
 
 def test_what_dies_is_not_available_and_no_failure(

@@ -16,7 +16,10 @@ from fastmos import __version__
 from fastmos.files import provenance
 from fastmos.heads import MixtureOfSoftmaxes, Smoothing, mixture_nll_reference
 
-OPTIONAL = "tokenizers sacremoses sacrebleu scipy numba pydantic pyyaml safetensors transformers accelerate matplotlib"
+OPTIONAL = (
+    "tokenizers sacremoses sacrebleu scipy numba pydantic pyyaml safetensors transformers accelerate "
+    "pillow pycocoevalcap matplotlib"
+)
 # Largest error of loss and gradients, relative to the largest entry of the truth, that is put down to rounding.
 TOLERANCE = {"float64": 1e-12, "float32": 1e-4, "bfloat16 autocast": 5e-2}
 SMOOTHING: dict[str, tuple[float, Smoothing]] = {
@@ -38,7 +41,7 @@ def doctor() -> bool:
             for smoothing in SMOOTHING:
                 run = _in_process_of_its_own if "autocast" in numbers else self_check
                 verdict = _judge(run, device, numbers, smoothing)
-                healthy = healthy and not verdict.endswith("FAILED")
+                healthy = healthy and "FAILED" not in verdict
                 print(f"{device:8} {numbers:18} {smoothing:13} {verdict}", flush=True)
     print("\nall is well" if healthy else "\nsomething is wrong: please report the lines above")
     return healthy
@@ -83,7 +86,8 @@ def _judge(run: Callable[[str, str, str], float], device: str, numbers: str, smo
     except _NotAvailable as reason:
         return f"not available ({reason})"
     except Exception as problem:  # whatever goes wrong belongs into the report
-        return f"{type(problem).__name__} FAILED"
+        said = str(problem).strip().splitlines() or [""]
+        return f"FAILED ({type(problem).__name__}: {said[-1]})"
     return f"{error:.1e} {'ok' if error <= TOLERANCE[numbers] else 'FAILED'}"
 
 

@@ -139,10 +139,13 @@ def provenance(seed: int) -> dict[str, Any]:
     import numpy
     import torch
 
+    preloaded = os.environ.get("LD_PRELOAD", "").replace(":", " ").split()  # such as other matrix kernels
     return {
         "command": " ".join([_program(), *sys.argv[1:]]),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "machine": _machine(),
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu",
+        "preload": " ".join(Path(name).name for name in preloaded),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "python": platform.python_version(),
