@@ -15,7 +15,7 @@ import pytest
 
 import fastmos
 from fastmos.cli import main
-from fastmos.codings import Text
+from fastmos.codings import Text, WordCoding
 from fastmos.errors import InputError
 from fastmos.training import experiment, journal
 from fastmos.training.config import write_config
@@ -168,6 +168,17 @@ def test_bad_text_is_refused(name: str, content: bytes, said: str, tmp_path: Pat
     assert done.code == 2
     assert said in done.err
     assert done.err.count("\n") == 1
+
+
+def test_a_coding_for_other_text_is_refused(tmp_path: Path, run_command: Command) -> None:
+    write_digits(tmp_path)
+    path, folder, coding = write_yaml(tmp_path), tmp_path / "run", tmp_path / "coding.json"
+    WordCoding.learn((tmp_path / "train.b").read_text().splitlines(), size=10).save(coding)
+    words = ["train", path, "--folder", folder, "--codings.target.kind", "file", "--codings.target.path", coding]
+    refused = run_command(*words, "--codings.target.lowercase")
+    said = f"{coding}: was made for language '' and lowercase False, but the config says '' and True; leave both out"
+    assert (refused.code, refused.err) == (2, f"fastmos: {said}\n")
+    assert run_command(*words).code == 0
 
 
 def test_a_refused_start_leaves_no_coding_behind(tmp_path: Path, run_command: Command) -> None:

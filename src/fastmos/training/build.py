@@ -57,10 +57,17 @@ def learn_codings(config: Config, base: Path, folder: RunFolder) -> None:
 
 def learn_coding(choice: CodingChoice, files: Iterable[Path], base: Path) -> Coding:
     """The coding of a choice, learnt from text files or made before."""
-    if choice.kind == "file":
-        return load_coding(data_path(choice.path, base))
-    lines = chain.from_iterable(read_lines(file) for file in files)
     text = Text("moses" if choice.language else "none", choice.language or None, choice.lowercase)
+    if choice.kind == "file":
+        path = data_path(choice.path, base)
+        coding = load_coding(path)
+        if text not in (Text(), coding.text):  # a file knows its own, and need not be told
+            raise InputError(
+                f"{path}: was made for language '{coding.text.language or ''}' and lowercase {coding.text.lowercase}, "
+                f"but the config says '{choice.language}' and {choice.lowercase}; leave both out"
+            )
+        return coding
+    lines = chain.from_iterable(read_lines(file) for file in files)
     if choice.kind == "words":
         return WordCoding.learn(lines, size=choice.codes, unk_share=choice.unk_share, text=text)
     if choice.kind == "bpe":

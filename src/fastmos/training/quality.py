@@ -9,7 +9,7 @@ import torch
 from fastmos.codings import Coding
 from fastmos.codings.moses import detokenise
 from fastmos.data import EncodedText
-from fastmos.metrics import LikelihoodReport, Score, bleu, chrf, compound_split_bleu
+from fastmos.metrics import Score, bleu, chrf, compound_split_bleu
 from fastmos.metrics.likelihood import Likelihood
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -42,6 +42,3 @@ def wmt_bleu(
     texts = (detokenise(list(lines), language) for lines in (translations, references))
     whole = bleu(*texts, tokenize="13a", lowercase=lowercase)
     return whole, compound_split_bleu(translations, references, lowercase=lowercase)
-
-
-__all__ = ["Likelihood", "LikelihoodReport", "Score", "bleu_and_chrf", "likelihood", "wmt_bleu"]

@@ -22,6 +22,7 @@ from fastmos.data.features import Origin
 from fastmos.data.images import upright_rgb
 from fastmos.errors import InputError
 from fastmos.files import read_json, write_json
+from fastmos.metrics import LikelihoodReport, Score
 from fastmos.metrics.captions import caption_scores
 from fastmos.models import Generator
 from fastmos.progress import progress
@@ -39,7 +40,7 @@ from fastmos.training.checkpoints import average_weights, load_weights, read_ten
 from fastmos.training.config import Config, Search
 from fastmos.training.decoding import score_lines, score_running_text, search_lines, search_pictures
 from fastmos.training.folder import RunFolder
-from fastmos.training.quality import LikelihoodReport, Score, bleu_and_chrf, likelihood, wmt_bleu
+from fastmos.training.quality import bleu_and_chrf, likelihood, wmt_bleu
 
 if TYPE_CHECKING:
     from PIL.Image import Image

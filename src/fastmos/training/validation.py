@@ -13,6 +13,7 @@ from fastmos.data import EncodedText, SentenceBatches
 from fastmos.data.captions import CaptionBatches, Pictures
 from fastmos.errors import InputError
 from fastmos.files import written_whole
+from fastmos.metrics import Likelihood, LikelihoodReport, Score
 from fastmos.metrics.captions import CaptionScores, caption_scores
 from fastmos.models import Generator
 from fastmos.training.build import Pair
@@ -20,7 +21,7 @@ from fastmos.training.captioning import Gallery
 from fastmos.training.config import Config
 from fastmos.training.decoding import score_lines, score_running_text, search_lines, search_pictures
 from fastmos.training.distributed import World
-from fastmos.training.quality import Likelihood, LikelihoodReport, Score, bleu_and_chrf, likelihood
+from fastmos.training.quality import bleu_and_chrf, likelihood
 
 T = TypeVar("T")
 USAGE_TOKENS = 4096  # that the use of the mixture is measured on
