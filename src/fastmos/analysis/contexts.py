@@ -1,4 +1,4 @@
-"""What a run predicts at every place of a text: the rows of its log-probability matrix."""
+"""What a run predicts at every position of a text: the rows of its log-probability matrix."""
 
 from collections.abc import Iterator, Sequence
 
@@ -13,7 +13,7 @@ TOKENS = 1024  # whose log-probabilities are alive at once
 
 @torch.no_grad()
 def log_prob_batches(run: Run, sources: Sequence[str], targets: Sequence[str]) -> Iterator[Tensor]:
-    """The log-probabilities [N, V] of a translation run at all places of the target text, batch by batch."""
+    """The log-probabilities [N, V] of a translation run at all positions of the target text, batch by batch."""
     assert run.source is not None, "only a translation run reads a source"
     target, source = (
         EncodedText.of(coding.encode_lines(lines)) for coding, lines in ((run.target, targets), (run.source, sources))

@@ -130,7 +130,7 @@ def _judge_captions(run: Run) -> dict[str, Any]:
 
 
 def rank_record(plans: Sequence[Plan], scale: Scale, runs: Path) -> dict[str, Any]:
-    """The rank of the log-probability matrix of each run over the places of the validation text."""
+    """The rank of the log-probability matrix of each run over the positions of the validation text."""
     from fastmos.analysis.contexts import log_prob_batches
     from fastmos.analysis.rank import log_prob_rank
 

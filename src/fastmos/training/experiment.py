@@ -124,7 +124,7 @@ def _best(config: Config, state: State) -> str:
 
 
 def _unlearnt_unk(codings: list[Coding], pair: Pair, valid: Pair) -> Iterator[str]:
-    """A model that first meets unk when it is judged is thrown off its track for the rest of the line."""
+    """A model that first meets unk when it is judged may mispredict the rest of the line."""
     for coding, text, judged in zip(codings, pair.texts(), valid.texts(), strict=True):
         unknown = int((judged.codes == UNK).sum()) if coding.kind != "bpe" else 0
         if unknown and not (text.codes == UNK).any():
