@@ -1,10 +1,13 @@
 """The report: everything given is on the page, escaped; parts may be missing; and it works in a browser."""
 
+import contextlib
+import copy
 import json
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,8 +18,8 @@ from fastmos import cli
 from fastmos.errors import InputError
 from fastmos.experiments.markdown import markdown
 from fastmos.experiments.report import ABSENT, in_order, page, write_report
-from fastmos.experiments.result_files import Result, read_results
-from fastmos.experiments.summary import Cell, Line, SuiteTable
+from fastmos.experiments.result_files import Result, read_result, read_results
+from fastmos.experiments.summary import Cell, Line, SuiteTable, suite_tables
 from fastmos.files import write_json
 from tests.experiments import made
 
@@ -177,7 +180,7 @@ def test_the_tables_as_markdown() -> None:
         "| Hybrid-LightRNN-MoS | 9 x 3,000 |  | 28.79 ± 0.23 |",
         r"| BPE-MoS | 9 x 3,000 | 33.10 ± 0.15 (2)\* | 28.91 ± 0.06 |",
         "Not there yet: Hybrid-LightRNN-MoS, seed 3.",
-        "`fastmos reproduce overall --scale multi30k`, 2026-11-11 to 2026-11-12, AMD EPYC, commit 1a06726.",
+        "`fastmos reproduce overall --scale multi30k --seeds 2`, 2026-11-11 to 2026-11-12, AMD EPYC, commit 1a06726.",
         "|  | BLEU |",  # the paper gives no figures of it
         "| 15 softmaxes | 33.20 ± 0.15 (2) |",
     ):
@@ -269,9 +272,49 @@ def test_a_result_is_not_replaced_by_its_page(tmp_path: Path) -> None:
 def test_a_result_that_is_nearly_empty_spoils_no_page(kind: str, tmp_path: Path) -> None:
     write_json(tmp_path / "good.json", made.run("good"))
     write_json(tmp_path / "bad.json", {"format": 1, "kind": kind, "scale": "multi30k"})
-    for ending in ("html", "md"):
-        write_report([tmp_path], tmp_path / f"report.{ending}")
+    write_report([tmp_path], tmp_path / "report.html")
     assert "good" in (tmp_path / "report.html").read_text("utf-8")
+    with pytest.raises(InputError, match="no results of a suite, so there are no tables to write"):
+        write_report([tmp_path], tmp_path / "report.md")
+    with pytest.raises(InputError, match=r"a page is named \.html, the tables alone \.md"):
+        write_report([tmp_path], tmp_path / "report.pdf")
+
+
+def places(value: Any, depth: int = 3) -> Iterator[tuple[Any, ...]]:
+    """Where something lies in a record; of lists the first item, of the config what tables could ask for."""
+    keys = value if isinstance(value, dict) else range(len(value))[:1] if isinstance(value, list) else ()
+    for key in keys:
+        yield (key,)
+        if depth > 1 and key not in ("data", "codings", "model", "head", "training", "search"):
+            yield from ((key, *rest) for rest in places(value[key], depth - 1))
+
+
+@pytest.mark.parametrize("odd", [None, "x", 3, [None], {}], ids=str)
+@pytest.mark.parametrize("kind", ["run", "cost", "rank"])
+def test_records_that_were_changed_by_hand_spoil_no_page(kind: str, odd: Any, tmp_path: Path) -> None:
+    """Either they are refused in a sentence, or what is left of them is shown."""
+    run, cost, rank = made.whole_results()
+    changed = {"run": run, "cost": cost, "rank": rank}[kind]
+    for place in places(changed):
+        spoilt = copy.deepcopy(changed)
+        within: Any = spoilt
+        for key in place[:-1]:
+            within = within[key]
+        within[place[-1]] = odd
+        write_json(tmp_path / "spoilt.json", spoilt)
+        with contextlib.suppress(InputError):
+            data = [read_result(tmp_path / "spoilt.json"), *(one for one in (run, cost, rank) if one is not changed)]
+            Page(page(of(*data), suite_tables(data)))
+
+
+def test_a_file_that_is_named_twice_counts_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = made.whole_results()[0]
+    write_json(tmp_path / "a.json", run)
+    monkeypatch.chdir(tmp_path)
+    results, _ = read_results([Path("a.json"), tmp_path, tmp_path / "a.json"])
+    assert len(results) == 1
+    (overall, *_) = suite_tables([run, run])  # nor does a copy
+    assert overall.lines[2].ours["BLEU"].count == 1
 
 
 def test_an_empty_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:

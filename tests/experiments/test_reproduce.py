@@ -223,6 +223,53 @@ def test_listing_trains_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     assert not Path("runs").exists() and not Path("results").exists()
 
 
+@pytest.mark.parametrize("scale", ["paper", *SCALES])
+def test_all_suites_can_be_listed_at_every_scale(
+    scale: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.undo()
+    reproduce.reproduce("all", scale, results=Path("nowhere"), show=True)
+    said = capsys.readouterr().out
+    assert "done" not in said and said.count("\nto do") >= 7
+    measured = re.findall(r"^to do  (cost|rank)-", said, re.MULTILINE)
+    assert len(measured) == {"paper": 3, "flickr8k": 1, "coco": 1, "wmt14": 0}.get(scale, 2)
+
+
+def test_only_some_scales_may_have_a_row(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.undo()
+    reproduce.reproduce("all", "paper", only="Transformer", results=Path("nowhere"), show=True)
+    assert capsys.readouterr().out.count("to do") == 8
+
+
+def test_a_record_that_is_none_is_neither_done_nor_replaced(capsys: pytest.CaptureFixture[str]) -> None:
+    reproduce.reproduce("overall", "sample", only="BPE")
+    (path,) = Path("results/sample").glob("*.json")
+    whole = path.read_text("utf-8")
+    capsys.readouterr()
+    for content in ('{"format": 1,', "", '{"format": 1, "kind": "cost"}'):
+        path.write_text(content, "utf-8")
+        with pytest.raises(InputError, match=f"{path.name}: no record of .*; delete it to make it again"):
+            reproduce.reproduce("overall", "sample", only="BPE")
+        reproduce.reproduce("overall", "sample", only="BPE", show=True)
+        assert capsys.readouterr().out.startswith("broken")
+    other = whole.replace('"rate": ', '"rate": 1')  # of another run
+    assert other != whole
+    path.write_text(other, "utf-8")
+    with pytest.raises(InputError, match="no record of"):
+        reproduce.reproduce("overall", "sample", only="BPE")
+
+
+def test_what_fails_stops_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    folder = Path("runs") / plan(OVERALL.rows[0], SCALES["sample"]).id
+    folder.mkdir(parents=True)
+    (folder / "something").touch()  # the folder is somebody else's
+    with pytest.raises(InputError, match="1 of these failed, for the reasons given above"):
+        reproduce.reproduce("overall", "sample")
+    said = capsys.readouterr()
+    assert "one softmax, seed 1 failed: " in said.err and "not a run folder, and not empty" in said.err
+    assert len(records("run")) == 2 and "Baseline: 0 of 1 seeds" in said.out
+
+
 @pytest.mark.parametrize(
     ("suite", "scale", "only", "said"),
     [

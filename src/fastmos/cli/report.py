@@ -22,5 +22,5 @@ def report(
 
     for sentence in write_report(results, output):
         print(f"fastmos: warning: left out {sentence}", file=sys.stderr)
-    how = "" if output.suffix == ".md" else "; open it in a browser"
+    how = "" if output.suffix.lower() == ".md" else "; open it in a browser"
     print(f"{output}: {output.stat().st_size / 1000:,.0f} kB{how}")

@@ -1,12 +1,12 @@
 """The figures of a report: results in, HTML with a drawing, a caption and a legend out."""
 
-import math
+import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from fastmos.experiments.charts import Bars, Curve, Look, bar_chart, grid, line_chart, named_at_ends
-from fastmos.experiments.result_files import Result
+from fastmos.experiments.result_files import Result, figure_at, number
 
 if TYPE_CHECKING:
     from fastmos.experiments.summary import SuiteTable
@@ -72,16 +72,17 @@ def by_scale(results: Iterable[Result]) -> dict[str, list[Result]]:
 
 def one_of_each(runs: Sequence[Result]) -> list[Result]:
     """Of runs that differ in their seed only, the one of the lowest."""
-    lowest: dict[tuple[str, str], Result] = {}
+    lowest: dict[str, Result] = {}
     for run in sorted(runs, key=lambda run: number(run.about.get("seed")) or 0):
-        lowest.setdefault((run.scale, run.name), run)
-    return [run for run in runs if lowest[run.scale, run.name] is run]
+        lowest.setdefault(_without_seed(run), run)
+    return [run for run in runs if lowest[_without_seed(run)] is run]
 
 
-def number(value: Any) -> float | None:
-    """The value if it is a finite number."""
-    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if good else None
+def _without_seed(run: Result) -> str:
+    config = run.part("config")
+    training = config.get("training")
+    settings = {**config, "training": {**training, "seed": 0}} if isinstance(training, Mapping) else config
+    return json.dumps([run.scale, run.name, settings], sort_keys=True)
 
 
 # ---- the mixtures curve
@@ -143,8 +144,8 @@ def cost_figures(results: Sequence[Result], colours: Looks) -> list[str]:
             rows = [
                 Bars(
                     str(row.get("name", "")),
-                    number((row.get("plain") or {}).get(field)),
-                    number((row.get("fused") or {}).get(field)),
+                    figure_at(row, "plain", field),
+                    figure_at(row, "fused", field),
                     colours.get(str(row.get("name", "")), Look(0)),
                 )
                 for row in result.rows()
@@ -174,7 +175,7 @@ def rank_figures(results: Sequence[Result], colours: Looks) -> list[str]:
         curves = [curve for curve in curves if len(curve.points) > 1]
         width = number(result.data.get("width"))
         limit = None if width is None else (width + 2, f"{width + 2:g} = d + 2, one softmax's most")
-        ranks = "; ".join(f"{row.get('name', '')}: rank {row.get('rank', 'unknown')}" for row in result.rows())
+        ranks = "; ".join(f"{row.get('name', '')}: rank {_rank(row)}" for row in result.rows())
         chart = line_chart(curves, ranks, "position", "singular value", log=True, line_at=limit) if curves else ""
         if chart:
             contexts, codes = (number(result.data.get(name)) or 0 for name in ("contexts", "codes"))
@@ -185,9 +186,14 @@ def rank_figures(results: Sequence[Result], colours: Looks) -> list[str]:
     return drawn
 
 
+def _rank(row: Mapping[str, Any]) -> str:
+    rank = number(row.get("rank"))
+    return "unknown" if rank is None else f"{rank:,.0f}"
+
+
 def _places(values: Any) -> list[tuple[float, float]]:
     """Singular values with their positions."""
-    numbers = [tuple(map(number, pair)) for pair in values or [] if isinstance(pair, list) and len(pair) == 2]
+    numbers = [tuple(map(number, pair)) for pair in _list(values) if isinstance(pair, list) and len(pair) == 2]
     return [(place, value) for place, value in numbers if place is not None and value is not None]
 
 
@@ -247,7 +253,7 @@ def inside_figures(runs: Sequence[Result], colours: Looks) -> list[tuple[str, st
     drawn = []
     for run in one_of_each([run for run in runs if run.part("inside")]):
         inside = run.part("inside")
-        output, source = (list(map(str, inside.get(side) or [])) for side in ("output", "source"))
+        output, source = (list(map(str, _list(inside.get(side)))) for side in ("output", "source"))
         weights, attention = (_matrix(inside.get(kind), len(output)) for kind in ("weights", "attention"))
         parts = []
         if weights and len(weights[0]) > 1:
@@ -273,6 +279,10 @@ def inside_figures(runs: Sequence[Result], colours: Looks) -> list[tuple[str, st
         if parts:
             drawn.append((f"{run.name} ({run.scale})", "".join(parts)))
     return drawn
+
+
+def _list(values: Any) -> list[Any]:
+    return values if isinstance(values, list) else []
 
 
 def _matrix(values: Any, rows: int) -> list[list[float]] | None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from fastmos.experiments.figures import behind
-from fastmos.experiments.result_files import Result
+from fastmos.experiments.result_files import Result, days
 from fastmos.experiments.summary import HOW_TO_READ, Line, SuiteTable, shown
 
 HEAD = "# The paper's tables, at our sizes\n\nOur figures beside those of Kong et al. (2019): "
@@ -45,11 +45,11 @@ def _cells(line: Line, columns: Sequence[str], in_paper: Sequence[str]) -> list[
 
 
 def _origin(table: SuiteTable, sources: Sequence[Result]) -> str:
-    dates = sorted({str(one.about["date"])[:10] for one in sources if one.about.get("date")})
-    when = " to ".join(dict.fromkeys((dates[0], dates[-1]))) if dates else ""
     machines = sorted({str(one.about["machine"]) for one in sources if one.about.get("machine")})
     commits = sorted({str(one.about["commit"]) for one in sources if one.about.get("commit")})
-    made = [f"`fastmos reproduce {table.suite} --scale {table.scale}`", when, *machines]
+    seeds = max((cell.count for line in table.lines for cell in line.ours.values()), default=1)
+    more = f" --seeds {seeds}" if seeds > table.seeds else ""
+    made = [f"`fastmos reproduce {table.suite} --scale {table.scale}{more}`", days(sources), *machines]
     made += [f"commit{'s' if len(commits) > 1 else ''} {', '.join(commits)}"] if commits else []
     return f"{', '.join(filter(None, made))}."
 

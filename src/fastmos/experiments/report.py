@@ -11,11 +11,12 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
+from fastmos.errors import InputError
 from fastmos.experiments import figures
-from fastmos.experiments.figures import Looks, by_scale, key, number, one_of_each, origin
+from fastmos.experiments.figures import Looks, by_scale, key, one_of_each, origin
 from fastmos.experiments.markdown import markdown
 from fastmos.experiments.report_tables import count, provenance_section, runs_section, suites_section
-from fastmos.experiments.result_files import Result, read_results
+from fastmos.experiments.result_files import Result, days, number, read_results
 from fastmos.experiments.summary import SuiteTable, suite_tables
 from fastmos.files import check_output, written_whole
 
@@ -36,10 +37,15 @@ ABSENT = {  # section -> the suite that fills it
 def write_report(paths: Sequence[Path], output: Path) -> list[str]:
     """Write the page of the results in files and folders; says which files of the folders hold none."""
     check_output(output, [file for path in paths for file in (path.rglob("*.json") if path.is_dir() else [path])])
+    if output.suffix.lower() not in (".html", ".htm", ".md"):
+        raise InputError(f"{output}: a page is named .html, the tables alone .md")
     results, left_out = read_results(paths)
     tables = suite_tables([result.data for result in results])
     results = in_order(results, tables)
-    text = markdown(tables, results) if output.suffix == ".md" else page(results, tables, left_out)
+    as_markdown = output.suffix.lower() == ".md"
+    if as_markdown and not tables:
+        raise InputError(f"{', '.join(map(str, paths))}: no results of a suite, so there are no tables to write")
+    text = markdown(tables, results) if as_markdown else page(results, tables, left_out)
     with written_whole(output) as file:
         file.write(text)
     return left_out
@@ -81,8 +87,7 @@ def page(results: Sequence[Result], tables: Sequence[SuiteTable], left_out: Sequ
     if absent:
         sections["Not here"] = absent_section(absent)
     sections = {name: content for name, content in sections.items() if content}
-    dates = sorted(str(result.about["date"])[:10] for result in results if result.about.get("date"))
-    when = f", made {dates[0]} to {dates[-1]}" if dates else ""
+    when = f", made {between}" if (between := days(results)) else ""
     scales = ", ".join(by_scale(results))
     here = files("fastmos.experiments")
     return Template((here / "page.html").read_text("utf-8")).substitute(
@@ -90,7 +95,7 @@ def page(results: Sequence[Result], tables: Sequence[SuiteTable], left_out: Sequ
         summary=escape(
             f"{count(len(runs), 'run')} and {count(len(results) - len(runs), 'measurement')}{when} ({scales})."
         )
-        + " A name has the same colour everywhere. Heads of tables sort them.",
+        + " A run has the same colour everywhere. Heads of tables sort them.",
         contents="".join(f'<a href="#{_anchor(name)}">{name}</a>' for name in sections),
         sections="\n".join(
             f'<section id="{_anchor(name)}"><h2>{name}</h2>{content}</section>' for name, content in sections.items()

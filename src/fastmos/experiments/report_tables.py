@@ -1,11 +1,10 @@
 """The tables of a report: the suites beside the paper, all runs, and what made them. All of them can be sorted."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any
 
-from fastmos.experiments.figures import Looks, behind, key, number, origin
-from fastmos.experiments.result_files import Result
+from fastmos.experiments.figures import Looks, behind, key, origin
+from fastmos.experiments.result_files import Result, figure_at, number
 from fastmos.experiments.summary import HOW_TO_READ, Cell, SuiteTable, shown
 
 # Columns of the table of all runs: head, where its figure lies in a run, its format and factor.
@@ -70,7 +69,7 @@ def suites_section(tables: Sequence[SuiteTable], results: Sequence[Result], colo
         parts.append(suite_table(suite, colours))
         parts.append(f'<p class="differs">{escape(suite.differs)}</p>')
         parts.append(origin(behind(suite, results)))
-        parts += [missing(f"Not there yet: {', '.join(suite.missing)}.")] if suite.missing else []
+        parts += [missing(f"Not there yet: {'; '.join(suite.missing)}.")] if suite.missing else []
     return "\n".join(parts)
 
 
@@ -131,7 +130,7 @@ def _leading(text: str) -> float | None:
 def runs_section(runs: Sequence[Result], colours: Looks) -> str:
     if not runs:
         return ""
-    columns = [column for column in RUN_COLUMNS if any(_figure(run, column[1]) is not None for run in runs)]
+    columns = [column for column in RUN_COLUMNS if any(figure_at(run.data, *column[1]) is not None for run in runs)]
     heads = head(0, "run", "") + head(1, "scale", "") + head(2, "seed")
     heads += "".join(head(place, name) for place, (name, *_) in enumerate(columns, 3))
     lines = []
@@ -140,17 +139,10 @@ def runs_section(runs: Sequence[Result], colours: Looks) -> str:
         seed = number(run.about.get("seed"))
         cells.append(numeric(seed, "" if seed is None else f'<a href="#{run.anchor}">{seed:g}</a>'))
         for _, path, form, factor in columns:
-            value = _figure(run, path)
+            value = figure_at(run.data, *path)
             cells.append(numeric(value, "" if value is None else f"{value * factor:{form}}"))
         lines.append("".join(cells))
     return table(f"<tr>{heads}</tr>", lines, "Every run that was given; a seed leads to what made it.")
-
-
-def _figure(run: Result, path: Sequence[str]) -> float | None:
-    value: Any = run.data
-    for name in path:
-        value = value.get(name) if isinstance(value, Mapping) else None
-    return number(value)
 
 
 def provenance_section(results: Sequence[Result], left_out: Sequence[str]) -> str:

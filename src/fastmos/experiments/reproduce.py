@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from fastmos.errors import InputError
-from fastmos.experiments.plans import Plan, Row, TablePlan, digest, plan
+from fastmos.experiments.plans import Plan, Row, TablePlan, config_id, digest, plan
 from fastmos.experiments.result_files import read_result, write_result
 from fastmos.experiments.scales import Scale, scales_called
 from fastmos.experiments.suites import COST, SUITES, Suite
 from fastmos.experiments.summary import HOW_TO_READ, Line, SuiteTable, shown, summarise
+from fastmos.files import check_output
+from fastmos.training.config import parse_config
 from fastmos.training.folder import BusyError, RunFolder
 
 ALL = "all"
@@ -27,6 +29,7 @@ LAST = "wmt"  # of all suites: it shares no runs with the others
 class Job:
     """Something to find out; `make` gives the record."""
 
+    kind: str  # of the record
     name: str
     path: Path  # of the record
     make: Callable[[], dict[str, Any]]
@@ -69,18 +72,25 @@ def reproduce(
             raise InputError(f"{folder}: is a file; give a folder")
     folders = Folders(runs.resolve(), results)
     chosen = list(SUITES.values()) if suite == ALL else [SUITES[suite]]
-    scales = [one for one in scales_called(scale) if any(some.rows_at(one) for some in chosen)]
-    if not scales:
+    names = [row.name for one in scales_called(scale) for some in chosen for row in some.rows_at(one)]
+    if not names:
         raise InputError(f"the suite {suite} has no rows at the scale {scale}; docs/reproducing.md says which it has")
-    for one in scales:
+    if not any(_chosen(name, only) for name in names):
+        raise InputError(f"no row has '{only}' in its name; there are {'; '.join(dict.fromkeys(names))}")
+    failed = 0
+    for one in scales_called(scale):
         work = jobs(chosen, one, folders, seeds, only)
+        if not work:
+            continue
         if show:
             _list(work)
         else:
-            _work(work, one, folders)
+            failed += _work(work, one, folders)
         for some in chosen:
             if some.rows_at(one):
                 print(table_text(summarise(some, one, results_of(one, folders.results), seeds)))
+    if failed:
+        raise InputError(f"{failed} of these failed, for the reasons given above")
 
 
 def results_of(scale: Scale, folder: Path) -> list[dict[str, Any]]:
@@ -102,16 +112,15 @@ def jobs(suites: Sequence[Suite], scale: Scale, folders: Folders, seeds: int | N
     found: dict[Path, Job] = {}
     counts = {suite.name: seeds or scale.seeds.get(suite.name, scale.usual_seeds) for suite in suites}
     turns = [(seed, suite) for suite in suites for seed in range(1, counts[suite.name] + 1)]
-    names: list[str] = []
     for seed, suite in sorted(turns, key=lambda turn: (turn[1].name == LAST, turn[0])):
-        rows = suite.rows_at(scale)
-        names += [row.name for row in rows]
-        rows = [row for row in rows if only.lower() in row.name.lower()]
-        for job in _jobs_of(suite, rows, scale, seed, folders, whole=not only):
+        rows = [row for row in suite.rows_at(scale) if _chosen(row.name, only)]
+        for job in _jobs_of(suite, rows, scale, seed, folders, whole=bool(rows) and not only):
             found.setdefault(job.path, job)
-    if not found:
-        raise InputError(f"no row has '{only}' in its name; there are {', '.join(dict.fromkeys(names))}")
     return list(found.values())
+
+
+def _chosen(name: str, only: str) -> bool:
+    return only.lower() in name.lower()
 
 
 def _jobs_of(suite: Suite, rows: Sequence[Row], scale: Scale, seed: int, folders: Folders, whole: bool) -> list[Job]:
@@ -142,7 +151,7 @@ def _table_jobs(one: Plan, scale: Scale, folders: Folders) -> list[Job]:
         about = header("table", scale.name, one.table.learning.seed)
         return {**about, "name": name, **table_record(one, folders.runs)}
 
-    return [Job(f"table: {name}", folders.table_record(scale, one.table), make)]
+    return [Job("table", f"table: {name}", folders.table_record(scale, one.table), make)]
 
 
 def _prepare(one: Plan, scale: Scale, folders: Folders) -> None:
@@ -164,7 +173,7 @@ def _run_job(one: Plan, scale: Scale, folders: Folders) -> Job:
         with RunFolder(folder).lock():  # nobody else judges it at the same time
             return run_record(folder, one.name, scale.name, scale.words, one.table.id if one.table else None)
 
-    return Job(f"{one.name}, seed {one.config.training.seed}", folders.record(scale, one.id), make)
+    return Job("run", f"{one.name}, seed {one.config.training.seed}", folders.record(scale, one.id), make)
 
 
 def _cost_job(scale: Scale, folders: Folders) -> Job:
@@ -180,7 +189,7 @@ def _cost_job(scale: Scale, folders: Folders) -> Job:
         with RunFolder(folders.runs / "cost").lock():
             return cost_record(list(plans.values()), scale, folders.runs)
 
-    return Job("time and memory of a step", folders.record(scale, f"cost-{digest(list(plans))}"), make)
+    return Job("cost", "time and memory of a step", folders.record(scale, f"cost-{digest(list(plans))}"), make)
 
 
 def _rank_job(plans: Sequence[Plan], scale: Scale, folders: Folders) -> Job:
@@ -196,43 +205,70 @@ def _rank_job(plans: Sequence[Plan], scale: Scale, folders: Folders) -> Job:
         return rank_record(plans, scale, folders.runs)
 
     name = f"rank-{digest([one.id for one in plans])}"
-    return Job("ranks", folders.record(scale, name), make, needs)
+    return Job("rank", "ranks", folders.record(scale, name), make, needs)
 
 
 # ---- doing it
 
 
-def _work(work: Sequence[Job], scale: Scale, folders: Folders) -> None:
-    """Do all jobs; as long as some were done, look again at those that waited for others."""
+def _work(work: Sequence[Job], scale: Scale, folders: Folders) -> int:
+    """Do all jobs, and as long as some were done, look again at those that waited for others; how many failed."""
     from fastmos.experiments.prepare import prepare_text
 
+    for job in work:
+        if _state(job) == BROKEN:
+            raise InputError(f"{job.path}: no record of {job.name}; delete it to make it again")
     todo = [job for job in work if not job.path.exists()]
+    failed: set[Path] = set()
     if todo:
+        check_output(todo[0].path)
         prepare_text(scale, folders.runs)
     while todo:
         before = len(todo)
         for number, job in enumerate(todo, 1):
             if not job.path.exists() and all(path.exists() for path in job.needs):
                 _say(f"[{number} of {before}] {job.name} ({job.path.stem})")
-                _do(job)
-        todo = [job for job in todo if not job.path.exists()]
+                if not _do(job):
+                    failed.add(job.path)
+        todo = [job for job in todo if not job.path.exists() and job.path not in failed]
         if len(todo) == before:
-            _say(f"{len(todo)} of {len(work)} wait for another process; start the command again when it has ended")
-            return
+            _say(f"{len(todo)} of {len(work)} wait for others; start the command again when those are done")
+            break
+    return len(failed)
 
 
-def _do(job: Job) -> None:
+def _do(job: Job) -> bool:
+    """Make the record, unless another process is at it; False if it cannot be made."""
     try:
         record = job.make()
     except BusyError:
         _say(f"another process is at {job.name}")
-        return
+        return True
+    except InputError as error:
+        _say(f"{job.name} failed: {error}")
+        return False
     write_result(job.path, record)
+    return True
+
+
+DONE, BROKEN, TO_DO = "done", "broken", "to do"
+
+
+def _state(job: Job) -> str:
+    """Is there a record, and is it of this job?"""
+    if not job.path.exists():
+        return TO_DO
+    try:
+        record = read_result(job.path)
+        right = job.kind != "run" or config_id(parse_config(record.get("config") or {}, "")) == job.path.stem
+    except InputError:
+        return BROKEN
+    return DONE if record["kind"] == job.kind and right else BROKEN
 
 
 def _list(work: Sequence[Job]) -> None:
     for job in work:
-        print(f"{'done' if job.path.exists() else 'to do':6} {job.path.stem:18} {job.name}")
+        print(f"{_state(job):6} {job.path.stem:18} {job.name}")
     print()
 
 

@@ -1,7 +1,8 @@
 """Results on disk: JSON files of runs and measurements, each with what made it."""
 
 import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ TYPES: dict[str, type] = {
     "scores": dict,
     "outputs": dict,
     "inside": dict,
+    "statistics": dict,
+    "batch": dict,
     "table": list,
     "rows": list,
 }
@@ -60,6 +63,26 @@ class Result:
         return self.data.get(key) or []
 
 
+def days(results: Iterable[Result]) -> str:
+    """When these were made: the first and the last day."""
+    found = sorted(str(result.about["date"])[:10] for result in results if result.about.get("date"))
+    return " to ".join(dict.fromkeys(found[:1] + found[-1:]))
+
+
+def number(value: Any) -> float | None:
+    """The value if it is a finite number."""
+    good = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if good else None
+
+
+def figure_at(record: Mapping[str, Any], *path: str) -> float | None:
+    """The number that lies there in a record, if one does."""
+    value: Any = record
+    for name in path:
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return number(value)
+
+
 def write_result(path: Path, record: Mapping[str, Any]) -> None:
     """Whole or not at all, one line for each part: some are thousands of numbers."""
     parts = (f" {json.dumps(name)}: {json.dumps(value, ensure_ascii=False)}" for name, value in record.items())
@@ -76,11 +99,11 @@ def read_results(paths: Sequence[Path]) -> tuple[list[Result], list[str]]:
     left_out = []
     for path in paths:
         if not path.is_dir():
-            found[path] = read_result(path)
+            found[path.resolve()] = read_result(path)  # a file counts once, however often it is named
             continue
         for file in sorted(path.rglob("*.json")):
             try:
-                found[file] = read_result(file)
+                found[file.resolve()] = read_result(file)
             except InputError as error:
                 left_out.append(str(error))
     if not found:

@@ -4,19 +4,21 @@ import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from fastmos.errors import InputError
 from fastmos.experiments.plans import Plan, Row, group_id, plan
+from fastmos.experiments.result_files import figure_at
 from fastmos.experiments.scales import SCALES, Scale
 from fastmos.experiments.suites import OOV_ROWS, PAPER_WORDS, SUITES, Suite
 from fastmos.metrics.significance import bootstrap_bleu, bootstrap_mean
 from fastmos.training.config import parse_config
 
 Record = Mapping[str, Any]
+Runs = Mapping[int, Record]  # by seed
 HOW_TO_READ = (
     "mean ± standard deviation over seeds, with their number in brackets; for times, median ± half the interquartile "
     "range. Stars: differs from the first row, * p < 0.05, ** p < 0.01, by a paired bootstrap over the lines of the "
@@ -77,6 +79,7 @@ class SuiteTable:
     lines: list[Line]
     differs: str  # from the paper's set-up, in one line
     missing: list[str]
+    seeds: int = 1  # that its command trains by itself
 
 
 def shown(cell: Cell, column: str) -> str:
@@ -108,7 +111,8 @@ def summarise(suite: Suite, scale: Scale, results: Sequence[Record], seeds: int 
     found = _Found(results)
     rows = [(row, plan(row, scale)) for row in suite.rows_at(scale)]
     lines, missing = LINES.get(suite.name, _lines)(suite, scale, rows, found)
-    wanted = seeds or scale.seeds.get(suite.name, scale.usual_seeds)
+    usual = scale.seeds.get(suite.name, scale.usual_seeds)
+    wanted = seeds or usual
     if suite.name != "words":
         for row, one in rows:
             have = len(found.runs(one))
@@ -118,15 +122,15 @@ def summarise(suite: Suite, scale: Scale, results: Sequence[Record], seeds: int 
     differs = "; ".join(filter(None, [scale.differs, where, suite.about]))
     filled = {name for line in lines for name in (*line.ours, *line.paper)}
     columns = [name for name in suite.columns.get(scale.task, ()) if name in filled]
-    return SuiteTable(suite.name, suite.title, scale.name, columns, lines, differs, missing)
+    return SuiteTable(suite.name, suite.title, scale.name, columns, lines, differs, missing, usual)
 
 
 class _Found:
     """Results, by what they are of."""
 
     def __init__(self, results: Sequence[Record]) -> None:
-        self.groups: dict[str, list[Record]] = {}
-        self.rows = {
+        self.groups: dict[str, dict[int, Record]] = {}  # runs by seed
+        self.rows: dict[tuple[str, str], Record] = {
             (str(record["kind"]), str(row.get("run"))): row
             for record in results
             if record["kind"] in ("cost", "rank")
@@ -136,30 +140,28 @@ class _Found:
         for record in results:
             if record["kind"] == "run" and _is_whole(record):
                 with suppress(InputError):  # of a version whose configs were others: no row comes to it
-                    self.groups.setdefault(group_id(parse_config(record["config"], "a result")), []).append(record)
+                    config = parse_config(record["config"], "a result")
+                    self.groups.setdefault(group_id(config), {}).setdefault(config.training.seed, record)
 
-    def runs(self, one: Plan) -> list[Record]:
+    def runs(self, one: Plan) -> Runs:
         """The runs of a plan, by seed."""
-        return sorted(self.groups.get(one.group, []), key=_seed)
+        return dict(sorted(self.groups.get(one.group, {}).items()))
 
-    def measured(self, kind: str, one: Plan) -> Record | None:
-        """What was measured of a plan, for all rows at once: costs or ranks."""
-        return self.rows.get((kind, one.id))
+    def measured(self, kind: str, one: Plan) -> Record:
+        """What was measured of a plan, for all rows at once: costs or ranks; empty if nothing was."""
+        return self.rows.get((kind, one.id), {})
 
 
 def _is_whole(run: Record) -> bool:
     """Has it what tables show?"""
-    config, scores = run.get("config") or {}, run.get("scores") or {}
+    scores, curve = run.get("scores") or {}, run.get("curve") or []
     measures = ("bleu", "cider", "nats_per_word")
     return (
-        bool(config and run.get("codes"))
+        bool(run.get("config"))
+        and figure_at(run, "codes") is not None
         and all(scores.get(split) for split in ("valid", "test"))
-        and any(isinstance(point.get(name), int | float) for point in run.get("curve") or [] for name in measures)
+        and any(figure_at(point, name) is not None for point in curve for name in measures)
     )
-
-
-def _seed(record: Record) -> int:
-    return int(record["config"]["training"]["seed"])
 
 
 Found = tuple[list[Line], list[str]]
@@ -174,36 +176,39 @@ def _lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
     for row, one in rows:
         ours: dict[str, Cell] = {}
         runs, baseline = found.runs(one), first[row.base]
+        cost = found.measured("cost", one)
         for column in columns:
             if column == "size" and runs:
-                ours[column] = Cell(text=f"{row.mixtures} x {runs[0]['codes']:,}")
+                codes = figure_at(next(iter(runs.values())), "codes")
+                ours[column] = Cell(text=f"{row.mixtures} x {codes:,.0f}")
             elif column in SCORES and runs:
-                ours[column] = _score(column, suite.split, runs, [] if runs == baseline else baseline)
+                ours[column] = _score(column, suite.split, runs, {} if runs == baseline else baseline)
             elif column == "in use" and runs:
-                ours[column] = _mean([_best_point(run).get("mixtures_in_use") or 1.0 for run in runs])
-            elif column in COSTS and (cost := found.measured("cost", one)):
+                ours[column] = _mean([_mixtures_in_use(run, one.config.training.measure) for run in runs.values()])
+            elif column in COSTS:
                 way, what = COSTS[column]
-                ours[column] = Cell(cost[way][what], cost[way].get("ms_spread") if what == "ms" else None)
+                if (mean := figure_at(cost, way, what)) is not None:
+                    ours[column] = Cell(mean, figure_at(cost, way, "ms_spread") if what == "ms" else None)
         paper = row.translation if scale.task == "translation" else row.captioning
         lines.append(Line(row.name, ours, dict(paper), one.name, row.mixtures))
-    if set(columns) & COSTS.keys() and not all(found.measured("cost", one) for _, one in rows):
+    if any(column in COSTS and column not in line.ours for column in columns for line in lines):
         missing.append("time and memory")
     return lines, missing
 
 
-def _best_point(run: Record) -> Record:
-    """The best validation of a translation run, whose weights were judged."""
-    measure = "nats_per_word" if run["config"]["training"]["measure"] == "nats" else "bleu"
-    points = [point for point in run["curve"] if isinstance(point.get(measure), int | float)]
-    best = min if measure == "nats_per_word" else max
-    return best(points, key=lambda point: float(point[measure]), default={})
+def _mixtures_in_use(run: Record, measure: str) -> float:
+    """At the best validation of a translation run, whose weights were judged."""
+    name, sign = ("nats_per_word", -1) if measure == "nats" else ("bleu", 1)
+    points: list[Record] = [point for point in run["curve"] if figure_at(point, name) is not None]
+    best = max(points, key=lambda point: sign * float(point[name]), default={})
+    return figure_at(best, "mixtures_in_use") or 1.0
 
 
-def _score(column: str, split: str, runs: Sequence[Record], baseline: Sequence[Record]) -> Cell:
+def _score(column: str, split: str, runs: Runs, baseline: Runs) -> Cell:
     key, factor = SCORES[column]
-    values = [run["scores"].get(split, {}).get(key) for run in runs]
-    p = _difference(column, split, runs, baseline) if baseline and column in ("BLEU", "CIDEr") else None
-    return _mean([factor * value for value in values if isinstance(value, int | float)], p)
+    values = [figure_at(run, "scores", split, key) for run in runs.values()]
+    p = _difference(column, split, runs, baseline) if column in ("BLEU", "CIDEr") else None
+    return _mean([factor * value for value in values if value is not None], p)
 
 
 def _mean(values: Sequence[float], p: float | None = None) -> Cell:
@@ -213,34 +218,33 @@ def _mean(values: Sequence[float], p: float | None = None) -> Cell:
     return Cell(statistics.fmean(values), spread, len(values), p)
 
 
-def _difference(column: str, split: str, runs: Sequence[Record], baseline: Sequence[Record]) -> float | None:
+def _difference(column: str, split: str, runs: Runs, baseline: Runs) -> float | None:
     """Significance over the seeds that both have: a line counts with what it is in all of them."""
-    theirs = {_seed(run): run for run in baseline}
-    pairs = [(theirs[_seed(run)], run) for run in runs if _seed(run) in theirs]
-    if not pairs or not all(one.get("statistics", {}).get(split) for pair in pairs for one in pair):
+    seeds = [seed for seed in runs if seed in baseline]
+    try:
+        before, after = (
+            np.sum([side[seed]["statistics"][split] for seed in seeds], 0, dtype=float) for side in (baseline, runs)
+        )
+    except (KeyError, TypeError, ValueError):  # results without statistics, or of different texts
         return None
-    before, after = (np.sum([pair[side]["statistics"][split] for pair in pairs], 0, dtype=float) for side in (0, 1))
-    if before.shape != after.shape:
+    if not seeds or before.shape != after.shape or not np.isfinite([before, after]).all():
         return None
     return bootstrap_bleu(before, after) if column == "BLEU" else bootstrap_mean(before, after)
 
 
 def _oov_lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
-    best, names = {}, {}
+    best: dict[str, Record] = {}
+    names = {str(row.coding): one.name for row, one in rows}
     for row, one in rows:
-        names[str(row.coding)] = one.name
-        if runs := found.runs(one):
-            best[str(row.coding)] = max(runs, key=lambda run: run["scores"]["valid"].get("bleu", 0.0))
+        runs = found.runs(one).values()
+        best[str(row.coding)] = max(runs, key=lambda run: figure_at(run, "scores", "valid", "bleu") or 0.0, default={})
     lines = []
     for name, (coding, replaced, paper) in OOV_ROWS.items():
-        ours: dict[str, Cell] = {}
-        if coding in best:
-            scores = best[coding]["scores"]
-            judged = scores.get("valid_without_oov", {}) if replaced else scores["valid"]
-            if "bleu" in judged:
-                ours["BLEU"] = Cell(judged["bleu"])
-            if coding == "bpe" and "valid_without_oov" in scores:
-                ours["OOV words"] = Cell(0 if replaced else scores["valid_without_oov"]["replaced_words"])
+        bleu = figure_at(best[coding], "scores", "valid_without_oov" if replaced else "valid", "bleu")
+        oov = figure_at(best[coding], "scores", "valid_without_oov", "replaced_words")
+        ours = {} if bleu is None else {"BLEU": Cell(bleu)}
+        if coding == "bpe" and oov is not None:
+            ours["OOV words"] = Cell(0 if replaced else oov)
         lines.append(Line(name, ours, {"BLEU": paper}, names[coding]))
     return lines, []
 
@@ -271,9 +275,10 @@ def _rank_lines(suite: Suite, scale: Scale, rows: Rows, found: _Found) -> Found:
     lines, _ = _lines(suite, scale, rows, found)
     with_ranks = []
     for line, (_, one) in zip(lines, rows, strict=True):
-        measured = found.measured("rank", one) or {}
-        ranks = {name: Cell(float(measured[name])) for name in ("rank", "bound", "parameters") if name in measured}
-        with_ranks.append(Line(line.name, {**ranks, **line.ours}, line.paper, one.name))
+        measured = found.measured("rank", one)
+        figures = {name: figure_at(measured, name) for name in ("rank", "bound", "parameters")}
+        ranks = {name: Cell(figure) for name, figure in figures.items() if figure is not None}
+        with_ranks.append(replace(line, ours={**ranks, **line.ours}))
     return with_ranks, [] if all("rank" in line.ours for line in with_ranks) else ["ranks"]
 
 

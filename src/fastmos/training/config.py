@@ -151,9 +151,10 @@ def read_config(path: Path) -> Config:
     """The config of a YAML file; what the file leaves out has the values above."""
     import yaml
 
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where there is a C compiler's work
     try:
         text = path.read_text(encoding="utf-8")
-        value, repeated = yaml.safe_load(text), _repeated_key(yaml.compose(text, yaml.SafeLoader))
+        value, repeated = yaml.load(text, loader), _repeated_key(yaml.compose(text, loader))
     except FileNotFoundError:
         raise InputError(f"{path}: no such file; the first argument of fastmos train is a YAML file") from None
     except IsADirectoryError:
