@@ -34,7 +34,9 @@ class Server:
         self.cuts: list[int] = []  # each answer ends after so many bytes
         self.errors: list[int] = []  # each answer is this error
         self.ranges = True
+        self.heeds_if_range = True
         self.etag = '"one"'
+        self.modified = ""
         self.asked: list[str] = []  # Range headers, in order
 
     def start(self) -> None:
@@ -59,7 +61,8 @@ class Server:
             handler.send_error(self.errors.pop(0) if self.errors else 404)
             return
         start = int(wanted.removeprefix("bytes=").removesuffix("-")) if wanted else 0
-        current = handler.headers.get("If-Range", self.etag) == self.etag
+        strong = [self.modified] if self.etag.startswith("W/") else [self.etag, self.modified]
+        current = not self.heeds_if_range or handler.headers.get("If-Range", strong[0]) in strong
         if wanted and self.ranges and current:
             if start >= len(body):
                 handler.send_response(416)
@@ -73,7 +76,9 @@ class Server:
         else:
             handler.send_response(200)
         handler.send_header("Content-Length", str(len(body)))
-        handler.send_header("ETag", self.etag)
+        for name, value in (("ETag", self.etag), ("Last-Modified", self.modified)):
+            if value:
+                handler.send_header(name, value)
         handler.end_headers()
         handler.wfile.write(body[: self.cuts.pop(0)] if self.cuts else body)
         handler.close_connection = True
@@ -141,9 +146,64 @@ def test_a_file_changed_between_two_tries_is_not_mixed(server: Server, tmp_path:
     assert fetch(remote(server), tmp_path, sleep=never).read_bytes() == b"new" * 100_000
 
 
+MONDAY, TUESDAY = "Mon, 06 Jul 2026 08:00:00 GMT", "Tue, 07 Jul 2026 08:00:00 GMT"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "heeds_if_range"),
+    [
+        (('"one"', MONDAY), ('"two"', MONDAY), True),
+        (('"one"', MONDAY), ('"two"', MONDAY), False),
+        (('W/"one"', MONDAY), ('W/"two"', TUESDAY), True),
+        (("", MONDAY), ("", TUESDAY), True),
+        (('W/"one"', ""), ('W/"two"', ""), True),
+        (("", ""), ("", ""), True),
+        (('"one"', ""), ("", ""), True),
+    ],
+    ids=["strong", "ignored", "weak and dated", "dated", "weak", "nothing", "no longer"],
+)
+def test_a_changed_file_comes_from_the_start_however_versions_are_told_apart(
+    server: Server, tmp_path: Path, before: tuple[str, str], after: tuple[str, str], heeds_if_range: bool
+) -> None:
+    (server.etag, server.modified), server.heeds_if_range = before, heeds_if_range
+    server.cuts = [100_000]
+    with pytest.raises(InputError):
+        fetch(remote(server), tmp_path, attempts=1)
+    server.files["/corpus.tgz"], (server.etag, server.modified) = b"new" * 100_000, after
+    server.cuts = [50_000]  # of the new file, too, only a part comes at first
+    assert fetch(remote(server), tmp_path, sleep=lambda _: None).read_bytes() == b"new" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("etag", "modified", "asked"),
+    [('W/"one"', MONDAY, "bytes=100000-"), ("", MONDAY, "bytes=100000-"), ('W/"one"', "", ""), ("", "", "")],
+)
+def test_a_date_will_do_to_resume_and_a_weak_etag_will_not(
+    server: Server, tmp_path: Path, etag: str, modified: str, asked: str
+) -> None:
+    server.etag, server.modified = etag, modified
+    server.cuts = [100_000]
+    assert fetch(remote(server), tmp_path, sleep=lambda _: None).read_bytes() == CONTENT
+    assert server.asked == ["", asked]
+
+
+def test_a_changed_file_without_space_is_not_mixed_later(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.cuts = [100_000]
+    with pytest.raises(InputError):
+        fetch(remote(server), tmp_path, attempts=1)
+    server.files["/corpus.tgz"], server.etag = b"new" * 100_000, '"two"'
+    with monkeypatch.context() as patch, pytest.raises(InputError, match="make room"):
+        patch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1))
+        fetch(remote(server), tmp_path, sleep=never)
+    assert fetch(remote(server), tmp_path, sleep=never).read_bytes() == b"new" * 100_000
+
+
 @pytest.mark.parametrize(("left", "tries"), [(CONTENT, 1), (CONTENT + b"more", 2)])
 def test_a_partial_file_that_is_whole_or_too_long(server: Server, tmp_path: Path, left: bytes, tries: int) -> None:
     (tmp_path / "corpus.tgz.part").write_bytes(left)
+    (tmp_path / "corpus.tgz.part.tag").write_text(server.etag)
     assert fetch(remote(server, SHA), tmp_path, sleep=lambda _: None).read_bytes() == CONTENT
     assert len(server.asked) == tries
 

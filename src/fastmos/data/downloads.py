@@ -14,6 +14,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from email.message import Message
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -142,11 +143,11 @@ def _transfer(url: str, partial: Path, size: int | None) -> None:
     done, tag = _length(partial), _tag_file(partial)
     if size is not None and done == size:
         return
+    version = tag.read_text("utf-8") if tag.exists() else ""
+    done = done if version else 0  # nothing else would tell that the file has changed meanwhile
     headers = {"User-Agent": "fastmos", "Accept-Encoding": "identity"}
     if done:
-        headers["Range"] = f"bytes={done}-"
-        if tag.exists():
-            headers["If-Range"] = tag.read_text("utf-8")  # a file changed meanwhile comes whole
+        headers |= {"Range": f"bytes={done}-", "If-Range": version}  # a changed file comes whole
     try:
         request = urllib.request.Request(url, headers=headers)
         response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
@@ -157,21 +158,34 @@ def _transfer(url: str, partial: Path, size: int | None) -> None:
             total = error.headers.get("Content-Range", "").rpartition("/")[2]
             if total == str(done):
                 return
-            partial.unlink()
-            raise ConnectionError("the partial file did not fit the file on the server") from None
+            raise _misfit(partial) from None
         raise
     with response:
-        resumed = response.status == 206 and response.headers.get("Content-Range", "").startswith(f"bytes {done}-")
-        done = done if resumed else 0
-        entity = response.headers.get("ETag") or response.headers.get("Last-Modified")
-        if entity and not entity.startswith("W/"):
-            tag.write_text(entity, "utf-8")
+        if response.status == 206:
+            rest = response.headers.get("Content-Range", "").startswith(f"bytes {done}-")
+            if not rest or _version(response.headers) not in ("", version):  # not all servers heed If-Range
+                raise _misfit(partial)
+        else:
+            done = 0
+            partial.unlink(missing_ok=True)  # first, so that bytes of one version never lie beside the tag of another
+            tag.write_text(_version(response.headers), "utf-8")
         length = response.headers.get("Content-Length")
         expected = int(length) if length and length.isdigit() else None
         _demand_space(partial.parent, expected or 0, url)
         received = _append(response, partial, done, expected)
     if expected is not None and received < expected:
         raise ConnectionError(f"the connection was cut {expected - received:,} bytes before the end")
+
+
+def _version(headers: Message) -> str:
+    """What tells this version of a file from all others: a strong ETag, or else the time of its last change."""
+    etag = headers.get("ETag", "W/")
+    return headers.get("Last-Modified", "") if etag.startswith("W/") else etag
+
+
+def _misfit(partial: Path) -> ConnectionError:
+    partial.unlink(missing_ok=True)
+    return ConnectionError("the partial file did not fit the file on the server")
 
 
 def _append(response: IO[bytes], partial: Path, done: int, expected: int | None) -> int:
