@@ -3,8 +3,11 @@
 import io
 import os
 import struct
+import threading
+import warnings
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +17,12 @@ from PIL import Image
 from fastmos.data import images
 from fastmos.data.images import centre_square, decode_images, find_images, read_image, upright_rgb
 from fastmos.errors import InputError
+
+
+@pytest.fixture(autouse=True)
+def new_filters() -> None:
+    """Pytest gives each test its own filters of warnings."""
+    images._silence_pillow.cache_clear()
 
 
 def noise(width: int = 20, height: int = 10) -> Image.Image:
@@ -110,6 +119,67 @@ def test_bad_images_are_refused_in_a_sentence(make: Callable[[], bytes], said: s
     with pytest.raises(InputError, match=said) as caught:
         read_image(path)
     assert str(caught.value).startswith(str(path)) and "\n" not in str(caught.value)
+
+
+def odd_metadata() -> bytes:
+    """A JPEG with a description that is said to lie far behind the file's end."""
+    exif = Image.Exif()
+    exif[0x010E] = "a description"
+    stream = io.BytesIO()
+    noise().save(stream, "JPEG", exif=exif)
+    where = bytes(3) + b"\x1a"  # 26 bytes from the start of the metadata
+    assert stream.getvalue().count(where) == 1
+    return stream.getvalue().replace(where, b"\x00\xff\x00\x00")
+
+
+@pytest.fixture
+def all_warnings() -> Iterator[list[warnings.WarningMessage]]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield caught
+
+
+def test_warnings_of_pillow_are_ignored_and_others_are_not(
+    tmp_path: Path, all_warnings: list[warnings.WarningMessage]
+) -> None:
+    path = tmp_path / "photo"
+    path.write_bytes(odd_metadata())
+    assert read_image(path).size == (20, 10)
+    path.write_bytes(saved(Image.fromarray(np.array([[-np.inf, 0, np.inf]], np.float32)), "TIFF"))
+    assert np.asarray(read_image(path))[0, :, 0].tolist() == [0, 128, 255]
+    path.write_bytes(bomb(9_500, 9_500))
+    with pytest.raises(InputError, match="damaged"):  # it is not too large for us
+        read_image(path)
+    assert all_warnings == []
+    for kind in (UserWarning, RuntimeWarning, DeprecationWarning):
+        warnings.warn("mine", kind, stacklevel=1)
+    assert [one.category for one in all_warnings] == [UserWarning, RuntimeWarning, DeprecationWarning]
+
+
+def test_threads_that_read_leave_warnings_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, all_warnings: list[warnings.WarningMessage]
+) -> None:
+    """Two overlap, and the one that began first ends first."""
+    path = tmp_path / "photo.png"
+    path.write_bytes(saved(noise(), "PNG"))
+    first_began, second_began = threading.Event(), threading.Event()
+
+    def overlapping(image: Image.Image, name: str) -> Image.Image:
+        if not first_began.is_set():
+            first_began.set()
+            assert second_began.wait(60)
+        else:
+            second_began.set()
+            first.result(60)
+        return image
+
+    monkeypatch.setattr(images, "upright_rgb", overlapping)
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(read_image, path)
+        assert first_began.wait(60)
+        pool.submit(read_image, path).result(60)
+    warnings.warn("mine", stacklevel=1)
+    assert [str(one.message) for one in all_warnings] == ["mine"]
 
 
 def test_missing_files_and_folders(tmp_path: Path) -> None:

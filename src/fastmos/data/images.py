@@ -9,6 +9,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,11 +50,10 @@ def read_image(path: Path) -> "Image":
 
     if path.exists() and not path.is_file() and not path.is_dir():  # a pipe would be waited for
         raise InputError(f"{path}: not a regular file; give an image")
+    _silence_pillow()
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about large images and odd metadata: we have our own limit
-            with Image.open(path, formats=FORMATS) as image:
-                return upright_rgb(image, str(path))
+        with Image.open(path, formats=FORMATS) as image:
+            return upright_rgb(image, str(path))
     except InputError:
         raise
     except FileNotFoundError:
@@ -66,6 +66,18 @@ def read_image(path: Path) -> "Image":
         raise InputError(f"{path}: more than {PIXELS:,} pixels; make it smaller") from None
     except Exception as error:  # whatever else a file can do to its reader
         raise InputError(f"{path}: damaged or incomplete image ({error})") from None
+
+
+@cache
+def _silence_pillow() -> None:
+    """Ignore Pillow's warnings of large images (we have our own limit) and of odd metadata, from now on.
+
+    Once for the process, because `warnings.catch_warnings` is not for threads: what one restores may be another's.
+    """
+    from PIL.Image import DecompressionBombWarning
+
+    warnings.filterwarnings("ignore", category=DecompressionBombWarning)
+    warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
 
 
 def upright_rgb(image: "Image", name: str = "image") -> "Image":
@@ -101,7 +113,7 @@ def _eight_bits(image: "Image") -> "Image":
 
     if not (image.mode.startswith("I") or image.mode == "F"):
         return image
-    values = np.nan_to_num(np.asarray(image, np.float64))
+    values = np.nan_to_num(np.asarray(image)).astype(np.float64)  # in this order, lest infinity overflow below
     low, high = float(values.min()), float(values.max())
     if image.mode != "F" and low >= 0 and high <= 65535:  # the range of 16 bits; other values fill what range they have
         low, high = 0.0, 65535.0
