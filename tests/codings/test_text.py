@@ -76,7 +76,7 @@ def test_moses_in_child_processes_is_the_same(monkeypatch: pytest.MonkeyPatch) -
     for count in (2, 3):
         monkeypatch.setattr(moses, "_memories", {})
         monkeypatch.setattr(moses, "LINES_WORTH_A_PROCESS", 5)
-        monkeypatch.setattr(moses, "_cores", lambda count=count: count)
+        monkeypatch.setattr(moses, "cores", lambda count=count: count)
         assert list(text.split(lines)) == alone
 
 
@@ -113,7 +113,7 @@ def test_moses_needs_no_guarded_main_module() -> None:
     """A script without `if __name__ == "__main__"` may call it."""
     script = (
         "from fastmos.codings import Text, moses\n"
-        "moses.LINES_WORTH_A_PROCESS = 1; moses._cores = lambda: 2\n"
+        "moses.LINES_WORTH_A_PROCESS = 1; moses.cores = lambda: 2\n"
         "print(list(Text('moses', 'en').split(['a, b', 'c!'])))\n"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)

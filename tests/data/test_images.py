@@ -229,6 +229,20 @@ def test_decoding_keeps_order_and_goes_on(tmp_path: Path) -> None:
             assert square[0, 0, 0] == int(path.stem)
 
 
+def test_as_many_threads_as_cores_we_may_use(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads: set[str] = set()
+
+    def read(path: Path) -> Image.Image:
+        threads.add(threading.current_thread().name)
+        return Image.new("RGB", (2, 2))
+
+    monkeypatch.setattr(images, "read_image", read)
+    monkeypatch.setattr(os, "cpu_count", lambda: 64)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {5}, raising=False)
+    assert len(list(decode_images([tmp_path] * 100, 2, 2))) == 100
+    assert len(threads) == 1
+
+
 def test_leaving_early_leaves_no_threads_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begun: list[Path] = []
 

@@ -6,7 +6,6 @@ lines and write lines: they need no guarded main module and know nothing of the 
 """
 
 import multiprocessing
-import os
 import signal
 import subprocess
 import sys
@@ -15,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 from fastmos.errors import InputError
+from fastmos.processes import child_environment, cores
 
 LINES_WORTH_A_PROCESS = 4_000
 CHARACTERS_REMEMBERED = 500_000_000
@@ -66,7 +66,7 @@ def _treat(direction: str, lines: Sequence[str], language: str, remember: bool) 
     known = _memories.setdefault((direction, language), _Memory())
     lines = [line.replace("\n", " ") for line in lines]
     new = [line for line in dict.fromkeys(lines) if line not in known]
-    processes = min(_cores(), len(new) // LINES_WORTH_A_PROCESS)
+    processes = min(cores(), len(new) // LINES_WORTH_A_PROCESS)
     if processes > 1 and multiprocessing.parent_process() is None:  # a worker's cores are busy with its siblings
         size = -(-len(new) // processes)
         parts = [new[start : start + size] for start in range(0, len(new), size)]
@@ -83,15 +83,10 @@ def _treat(direction: str, lines: Sequence[str], language: str, remember: bool) 
     return treated
 
 
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def _child(direction: str, lines: list[str], language: str) -> list[str]:
     command = [sys.executable, "-c", "from fastmos.codings import moses; moses.filter_lines()", direction, language]
     text = "".join(f"{line}\n" for line in lines)
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    done = subprocess.run(command, input=text.encode(), stdout=subprocess.PIPE, env=environment, check=True)
+    done = subprocess.run(command, input=text.encode(), stdout=subprocess.PIPE, env=child_environment(), check=True)
     return done.stdout.decode().split("\n")[:-1]
 
 

@@ -27,6 +27,7 @@ import numpy as np
 from fastmos.codings import Coding, load_coding
 from fastmos.errors import InputError
 from fastmos.files import read_json, read_lines, write_json
+from fastmos.processes import child_environment, cores
 from fastmos.progress import progress
 
 FORMAT = 1  # of the cache folder
@@ -100,7 +101,7 @@ def encode_files(
         with _one_builder(cache):
             if not folder.exists():
                 with _written_whole(folder) as aside:
-                    _build(paths, coding, aside, processes or _cores())
+                    _build(paths, coding, aside, processes or cores())
                     if _stamps(paths) != before:
                         raise InputError(f"{_name(paths)}: changed while it was read; start again")
     return EncodedText.open(folder, _name(paths))
@@ -273,7 +274,7 @@ class _Worker:
     """A child process with the coding: lines go in, codes come out.
 
     It is a session of its own, so that a terminal's Ctrl-C is for us alone, and it ends when its input does: when we
-    end, however we end. FASTMOS_WORKER tells a coding that the other cores are busy too.
+    end, however we end.
     """
 
     def __init__(self, saved: Path, dtype: np.dtype[Any]) -> None:
@@ -284,7 +285,7 @@ class _Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "FASTMOS_WORKER": "1"},
+            env=child_environment(),
         )
         assert self.process.stdin is not None and self.process.stdout is not None
         self.input, self.output = self.process.stdin, self.process.stdout
@@ -330,7 +331,3 @@ def _receive(stream: IO[bytes]) -> bytes:
     if len(header) < 8 or len(message) < size:
         raise EOFError
     return message
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -4,7 +4,6 @@ Whatever a file holds, it becomes an image or an `InputError` of one sentence. O
 itself are read: some others would start programs.
 """
 
-import os
 import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastmos.errors import InputError
+from fastmos.processes import cores
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -137,7 +137,7 @@ def centre_square(image: "Image", short: int, crop: int) -> Array:
 
 def decode_images(paths: Iterable[Path], short: int, crop: int) -> Iterator[tuple[Path, Array | InputError]]:
     """The square of each image, or why there is none, in order; decoded in threads while the caller does its work."""
-    threads = min(8, os.cpu_count() or 1)
+    threads = min(8, cores())
 
     def decode(path: Path) -> Array | InputError:
         try:
