@@ -109,6 +109,18 @@ def test_moses_remembers_no_stream(monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(memories["tokenise", "en"]) == ["a"]
 
 
+def test_moses_in_a_worker_starts_no_processes_and_remembers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    memories: dict[tuple[str, str], moses._Memory] = {}
+    monkeypatch.setattr(moses, "_memories", memories)
+    monkeypatch.setattr(moses, "_rules", lambda direction, language: str.upper)
+    monkeypatch.setattr(moses, "_child", lambda *_: pytest.fail("started a process"))
+    monkeypatch.setattr(moses, "LINES_WORTH_A_PROCESS", 1)
+    monkeypatch.setattr(moses, "cores", lambda: 2)
+    monkeypatch.setenv("FASTMOS_WORKER", "1")
+    assert moses.tokenise(["a", "b", "a"], "en") == ["A", "B", "A"]
+    assert not any(memories.values())
+
+
 def test_moses_needs_no_guarded_main_module() -> None:
     """A script without `if __name__ == "__main__"` may call it."""
     script = (

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fastmos.codings import WordCoding
+from fastmos.codings import Text, WordCoding
 from fastmos.data import encoded
 from fastmos.data.encoded import EncodedText, check_pairs, encode_files
 from fastmos.errors import InputError
@@ -144,6 +144,25 @@ def test_a_pool_gives_what_one_process_gives(tmp_path: Path, coding: WordCoding,
     assert rows(alone) == rows(pooled) == coding.encode_lines(some_lines(157))
     assert workers_of(os.getpid()) == []
     assert folders(tmp_path / "alone") == folders(tmp_path / "pooled")
+
+
+# Read by Python at its start: a worker that reached for another process, or remembered a line, would die of it.
+LONELY_AND_FORGETFUL = """
+from fastmos.codings import moses
+
+moses.LINES_WORTH_A_PROCESS, moses.cores, moses._child, moses._Memory.remember = 1, lambda: 2, None, None
+"""
+
+
+def test_a_worker_by_moses_rules_uses_one_core_and_constant_memory(
+    tmp_path: Path, small_chunks: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(LONELY_AND_FORGETFUL)
+    monkeypatch.syspath_prepend(tmp_path)
+    coding = WordCoding(WORDS, text=Text("moses", "en"))
+    file = write(tmp_path / "a", some_lines(100))
+    text = encode_files([file], coding, tmp_path / "cache", processes=2)
+    assert rows(text) == coding.encode_lines(some_lines(100))
 
 
 def test_progress_knows_the_number_of_chunks_of_plain_text(tmp_path: Path, small_chunks: None) -> None:

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 from fastmos.errors import InputError
-from fastmos.processes import child_environment, cores
+from fastmos.processes import child_environment, cores, in_worker
 
 LINES_WORTH_A_PROCESS = 4_000
 CHARACTERS_REMEMBERED = 500_000_000
@@ -67,7 +67,8 @@ def _treat(direction: str, lines: Sequence[str], language: str, remember: bool) 
     lines = [line.replace("\n", " ") for line in lines]
     new = [line for line in dict.fromkeys(lines) if line not in known]
     processes = min(cores(), len(new) // LINES_WORTH_A_PROCESS)
-    if processes > 1 and multiprocessing.parent_process() is None:  # a worker's cores are busy with its siblings
+    worker = in_worker()
+    if processes > 1 and not worker and multiprocessing.parent_process() is None:  # else the other cores are busy
         size = -(-len(new) // processes)
         parts = [new[start : start + size] for start in range(0, len(new), size)]
         with ThreadPoolExecutor(processes) as pool:
@@ -78,7 +79,7 @@ def _treat(direction: str, lines: Sequence[str], language: str, remember: bool) 
         results = list(map(_rules(direction, language), new))
     fresh = dict(zip(new, results, strict=True))
     treated = [known[line] if line in known else fresh[line] for line in lines]
-    if remember:
+    if remember and not worker:
         known.remember(fresh)
     return treated
 
