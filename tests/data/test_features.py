@@ -1,5 +1,6 @@
 """Files of features and the backbones that make them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -129,6 +130,61 @@ def test_resnet_of_hugging_face_with_random_weights(tmp_path: Path) -> None:
 def test_dialects_of_preprocessing(settings: dict[str, object], short: int, crop: int) -> None:
     found = backbones._preprocessing(settings)
     assert (found.short, found.crop) == (short, crop)
+
+
+@pytest.mark.parametrize("normalised", [True, False])
+@pytest.mark.parametrize("resample", [Image.Resampling.BICUBIC, Image.Resampling.BILINEAR, Image.Resampling.LANCZOS])
+def test_a_network_sees_what_its_own_preprocessor_makes(
+    resample: Image.Resampling, normalised: bool, tmp_path: Path
+) -> None:
+    from transformers import ConvNextImageProcessorPil, ResNetConfig, ResNetModel
+
+    processor = ConvNextImageProcessorPil(
+        size={"shortest_edge": 32},
+        crop_pct=0.875,
+        resample=resample,
+        do_normalize=normalised,
+        image_std=[0.2, 0.3, 0.4],
+    )
+    processor.save_pretrained(tmp_path)
+    ResNetModel(ResNetConfig(embedding_size=8, hidden_sizes=[8], depths=[1])).save_pretrained(tmp_path)
+    backbone = load_backbone(str(tmp_path))
+    backbone.network = torch.nn.Flatten()
+    pixels = np.random.default_rng(0).integers(0, 256, (30, 50, 3), dtype=np.uint8)
+    image = Image.fromarray(pixels).resize((150, 90))  # becomes 60 x 36, and of that the middle
+    expected = processor(image, return_tensors="pt")["pixel_values"]  # [1, 3, 32, 32]
+    found = backbone.features([backbone.square(image)])
+    std = torch.tensor([0.2, 0.3, 0.4] if normalised else [1.0] * 3)[:, None, None]
+    assert ((found.view_as(expected) - expected) * std * 255).abs().max() < 1.01  # a byte, rounded otherwise
+    draw(tmp_path / "photos", 0)
+    image.save(tmp_path / "photos" / "x.png")
+    extract(tmp_path / "photos", tmp_path / "f.safetensors", backbone)
+    assert (read_features(tmp_path / "f.safetensors").values == found.numpy().astype(np.float16)).all()
+
+
+def test_the_filter_is_part_of_the_origin_and_bilinear_goes_without_saying() -> None:
+    """Files of features from before there was a choice stay valid, and are not taken for those of another filter."""
+    lite0 = load_backbone("efficientnet-lite0")
+    old = "short 256, crop 224, mean 0.498039:0.498039:0.498039, std 0.501961:0.501961:0.501961"
+    assert (lite0.origin.preprocessing, lite0.preprocessing.resample) == (old, "bilinear")
+    lite0.origin.check(Origin("efficientnet-lite0", old, lite0.origin.weights), "x")
+    bicubic = Origin("efficientnet-lite0", str(replace(lite0.preprocessing, resample="bicubic")))
+    assert bicubic.preprocessing == f"{old}, resample bicubic"
+    with pytest.raises(InputError, match="resample bicubic, but the run learnt from those of short 256"):
+        lite0.origin.check(bicubic, "x")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"do_flip_channel_order": True}, r"^backbone b: wants blue before red \(do_flip_channel_order\)"),
+        ({"resample": 17}, "^backbone b: its resample 17 is no filter of Pillow"),
+        ({"resample": ["x"]}, r"^backbone b: its resample \['x'\] is no filter of Pillow"),
+    ],
+)
+def test_preprocessing_that_is_not_made_is_refused(settings: dict[str, object], said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        backbones._preprocessing(settings, "b")
 
 
 def test_a_backbone_that_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -207,6 +207,15 @@ def test_the_square_is_that_of_scaling_and_cropping() -> None:
     assert np.abs(np.subtract(centre_square(image, 64, 56), np.asarray(scaled), dtype=np.int64)).max() <= 1
 
 
+@pytest.mark.parametrize("resample", ["nearest", "box", "bicubic", "lanczos"])
+def test_the_square_is_scaled_by_the_filter_asked_for(resample: str) -> None:
+    image = noise(64, 32).resize((640, 320))
+    scaled = image.resize((128, 64), Image.Resampling[resample.upper()]).crop((36, 4, 92, 60))
+    found = centre_square(image, 64, 56, resample)
+    assert np.abs(np.subtract(found, np.asarray(scaled), dtype=np.int64)).max() <= 1
+    assert np.abs(np.subtract(found, centre_square(image, 64, 56), dtype=np.int64)).max() > 5
+
+
 def test_a_long_thin_image_costs_no_more() -> None:
     assert centre_square(Image.new("RGB", (1_000_000, 1)), 256, 224).shape == (224, 224, 3)
 

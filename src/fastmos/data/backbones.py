@@ -36,16 +36,21 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Shorter side scaled to `short`, the middle `crop` x `crop` cut out, colours x of 0..1 to (x - mean) / std."""
+    """Shorter side scaled to `short`, the middle `crop` x `crop` cut out, colours x of 0..1 to (x - mean) / std.
+
+    `resample` is the filter by which Pillow scales.
+    """
 
     short: int
     crop: int
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    resample: str = "bilinear"
 
     def __str__(self) -> str:
         numbers = (":".join(f"{value:.6g}" for value in values) for values in (self.mean, self.std))
-        return f"short {self.short}, crop {self.crop}, mean {next(numbers)}, std {next(numbers)}"
+        scaled = "" if self.resample == "bilinear" else f", resample {self.resample}"  # older files name no filter
+        return f"short {self.short}, crop {self.crop}, mean {next(numbers)}, std {next(numbers)}{scaled}"
 
 
 class Backbone:
@@ -77,7 +82,7 @@ class Backbone:
 
     def square(self, image: Any) -> Array:
         """What the network sees of a PIL image."""
-        return centre_square(image, self.preprocessing.short, self.preprocessing.crop)
+        return centre_square(image, self.preprocessing.short, self.preprocessing.crop, self.preprocessing.resample)
 
 
 def load_backbone(name: str, device: torch.device | str = "cpu") -> Backbone:
@@ -153,11 +158,12 @@ def _hugging_face(name: str) -> Backbone:
     except (OSError, ValueError) as error:
         known, reason = ", ".join([*BACKBONES, *HUB]), str(error).split("\n")[0]
         raise InputError(f"backbone {name}: not {known}, nor a vision model that can be had ({reason})") from None
-    return Backbone(name, _preprocessing(settings), _Pooled(getattr(model, "vision_model", model)))
+    return Backbone(name, _preprocessing(settings, name), _Pooled(getattr(model, "vision_model", model)))
 
 
-def _preprocessing(settings: dict[str, Any]) -> Preprocessing:
-    """What a preprocessor_config.json says, in its dialects."""
+def _preprocessing(settings: dict[str, Any], name: str = "") -> Preprocessing:
+    """What a preprocessor_config.json says, in its dialects; what it does not say is as for ImageNet, bilinear."""
+    from PIL.Image import Resampling
 
     def side(value: Any) -> int:
         value = value if isinstance(value, dict) else {"shortest_edge": value}
@@ -170,7 +176,16 @@ def _preprocessing(settings: dict[str, Any]) -> Preprocessing:
     mean, std = (
         tuple(settings.get(key) or default) for key, default in zip(("image_mean", "image_std"), IMAGENET, strict=True)
     )
-    return Preprocessing(max(short, crop), crop, mean, std)
+    if not settings.get("do_normalize", True):
+        mean, std = (0.0,) * 3, (1.0,) * 3
+    if settings.get("do_flip_channel_order"):
+        raise InputError(f"backbone {name}: wants blue before red (do_flip_channel_order), but gets RGB; take another")
+    number = settings.get("resample")
+    try:
+        resample = Resampling.BILINEAR if number is None else Resampling(number)
+    except ValueError:
+        raise InputError(f"backbone {name}: its resample {number!r} is no filter of Pillow; take another") from None
+    return Preprocessing(max(short, crop), crop, mean, std, resample.name.lower())
 
 
 # ---- a folder of photos
@@ -246,7 +261,7 @@ def _done_before(files: Sequence[Path], origin: Origin) -> Done:
 def _features_of(files: Sequence[Path], backbone: Backbone, refused: list[InputError]) -> Iterator[tuple[Path, Array]]:
     """Features, float16, of those files that can be read; decoding goes on in threads meanwhile."""
     preprocessing = backbone.preprocessing
-    decoded = decode_images(files, preprocessing.short, preprocessing.crop)
+    decoded = decode_images(files, preprocessing.short, preprocessing.crop, preprocessing.resample)
     while batch := list(islice(decoded, BATCH)):
         good = [(file, square) for file, square in batch if not isinstance(square, InputError)]
         for _, square in batch:

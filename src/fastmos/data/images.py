@@ -121,7 +121,7 @@ def _eight_bits(image: "Image") -> "Image":
     return Image.fromarray(scaled.round().astype(np.uint8))
 
 
-def centre_square(image: "Image", short: int, crop: int) -> Array:
+def centre_square(image: "Image", short: int, crop: int, resample: str = "bilinear") -> Array:
     """Scale the shorter side to `short` and cut out the middle `crop` x `crop`, in one go: uint8 [crop, crop, 3].
 
     Nothing outside the square is computed, so that an image of one row and many columns costs no more than others.
@@ -131,17 +131,19 @@ def centre_square(image: "Image", short: int, crop: int) -> Array:
     width, height = image.size
     side = min(width, height) * crop / short
     left, top = (width - side) / 2, (height - side) / 2
-    square = image.resize((crop, crop), Resampling.BILINEAR, box=(left, top, left + side, top + side))
+    square = image.resize((crop, crop), Resampling[resample.upper()], box=(left, top, left + side, top + side))
     return np.asarray(square)
 
 
-def decode_images(paths: Iterable[Path], short: int, crop: int) -> Iterator[tuple[Path, Array | InputError]]:
+def decode_images(
+    paths: Iterable[Path], short: int, crop: int, resample: str = "bilinear"
+) -> Iterator[tuple[Path, Array | InputError]]:
     """The square of each image, or why there is none, in order; decoded in threads while the caller does its work."""
     threads = min(8, cores())
 
     def decode(path: Path) -> Array | InputError:
         try:
-            return centre_square(read_image(path), short, crop)
+            return centre_square(read_image(path), short, crop, resample)
         except InputError as error:
             return error
 
