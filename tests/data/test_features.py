@@ -41,8 +41,40 @@ def test_images_are_found_by_name_with_more_or_fewer_folders() -> None:
     assert features.rows(["c/x.jpg", "y.jpg", "other/b/y.jpg", "a/x.jpg"]).tolist() == [2, 1, 1, 0]
     with pytest.raises(InputError, match=r"1 of 1 images have no features, as other/y\.jpg"):
         features.rows(["other/y.jpg"])  # another one of that name
-    with pytest.raises(InputError, match=r"2 of 3 images have no features, as x\.jpg; run fastmos features"):
-        features.rows(["x.jpg", "y.jpg", "z.jpg"])  # x.jpg could be either
+    with pytest.raises(InputError, match=r"2 of 3 images have no features, as q\.jpg; run fastmos features"):
+        features.rows(["q.jpg", "y.jpg", "z.jpg"])
+    with pytest.raises(InputError, match=r"x\.jpg may be a/x\.jpg or c/x\.jpg; name images with more of their folders"):
+        features.rows(["y.jpg", "x.jpg"])
+
+
+@pytest.mark.parametrize(
+    ("stored", "name", "row"),
+    [
+        (["a/x.jpg", "b/x.jpg"], "root/a/x.jpg", 0),
+        (["a/x.jpg", "b/x.jpg"], "/very/deep/root/b/x.jpg", 1),
+        (["s/a/x.jpg", "s/b/x.jpg", "t/b/x.jpg"], "a/x.jpg", 0),
+        (["s/a/x.jpg", "s/b/x.jpg", "t/b/x.jpg"], "root/t/b/x.jpg", 2),
+        (["a/x.jpg", "x.jpg"], "x.jpg", 1),
+        (["a/x.jpg", "x.jpg"], "root/a/x.jpg", 0),
+        (["a/x.jpg", "x.jpg"], "b/x.jpg", 1),
+        (["/a/x.jpg", "/b/x.jpg"], "b/x.jpg", 1),
+    ],
+)
+def test_names_that_end_alike_are_told_apart_by_their_folders(stored: list[str], name: str, row: int) -> None:
+    assert some(stored).rows([name]).tolist() == [row]
+
+
+@pytest.mark.parametrize(
+    ("stored", "name", "said"),
+    [
+        (["a/x.jpg", "b/x.jpg"], "c/x.jpg", "1 of 1 images have no features"),
+        (["a/x.jpg", "ba/x.jpg"], "root/a/y.jpg", "1 of 1 images have no features"),
+        (["s/b/x.jpg", "t/b/x.jpg"], "b/x.jpg", r"b/x\.jpg may be s/b/x\.jpg or t/b/x\.jpg"),
+    ],
+)
+def test_names_of_no_image_or_of_several_are_refused(stored: list[str], name: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        some(stored).rows([name])
 
 
 def test_an_npz_needs_a_backbone_and_no_pickle(tmp_path: Path) -> None:

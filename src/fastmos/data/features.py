@@ -5,8 +5,9 @@ what made them (backbone, preprocessing, a digest of the weights), so that no mo
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from fastmos.errors import InputError
 from fastmos.files import written_whole
 
 FORMAT = 1
+MISSING, AMBIGUOUS = -1, -2  # instead of a row
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -61,23 +63,35 @@ class Features:
 
     def rows(self, names: Sequence[str]) -> Array:
         """Where those images are: int64 [len(names)]. Of a name, folders before it may be missing on either side."""
-        places = {name: row for row, name in enumerate(self.names)}
-        short: dict[str, int] = {}
+        whole = {name: row for row, name in enumerate(self.names)}
+        ends: dict[str, int] = {}  # of names that have more folders
         for row, name in enumerate(self.names):
-            last = name.rsplit("/", 1)[-1]
-            short[last] = -1 if last in short else row
+            for end in _ends(name):
+                ends[end] = AMBIGUOUS if end in ends else row
+        places = ends | whole  # a whole name counts before the end of another
 
         def place(name: str) -> int:
-            row = places.get(name, short.get(name.rsplit("/", 1)[-1], -1))
-            longer, shorter = sorted((f"/{self.names[row]}", f"/{name}"), key=len, reverse=True)
-            return row if longer.endswith(shorter) else -1
+            if name in places:
+                return places[name]
+            return next((whole[end] for end in _ends(name) if end in whole), MISSING)
 
         found = np.array([place(name) for name in names], np.int64)
-        missing = np.flatnonzero(found < 0)
+        missing, ambiguous = (np.flatnonzero(found == what) for what in (MISSING, AMBIGUOUS))
         if len(missing):
             count = f"{len(missing):,} of {len(names):,} images have no features"
             raise InputError(f"{self.path}: {count}, as {names[missing[0]]}; run fastmos features on them")
+        if len(ambiguous):
+            name = names[ambiguous[0]]
+            one, other = islice((known for known in self.names if known.endswith(f"/{name}")), 2)
+            raise InputError(f"{self.path}: {name} may be {one} or {other}; name images with more of their folders")
         return found
+
+
+def _ends(name: str) -> Iterator[str]:
+    """The name without its first folder, without its first two, and so on."""
+    while "/" in name:
+        name = name.partition("/")[2]
+        yield name
 
 
 def write_features(path: Path, features: Features) -> None:
