@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from fastmos.data import EncodedText
 from fastmos.data.captions import (
@@ -129,6 +130,21 @@ def test_each_line_comes_with_its_image(world: int) -> None:
                     assert batch.features[row].tolist() == [int(batch.target[row, 0]) - 10] * 4
                     seen.append(line)
     assert sorted(seen) == list(range(9))
+
+
+def test_all_that_is_copied_to_a_gpu_is_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    pinned: list[torch.Tensor] = []
+
+    def pin(tensor: torch.Tensor) -> torch.Tensor:
+        pinned.append(tensor)
+        return tensor
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    text, pictures = gallery()
+    for batch in CaptionBatches(text, pictures, sentences=2, rank=1, world=2).epoch(0):
+        for part in (batch.inputs, batch.target, batch.features):
+            assert any(part is one for one in pinned)
 
 
 def test_lines_and_images_must_be_as_many() -> None:

@@ -121,8 +121,9 @@ class Pictures:
         return torch.from_numpy(values.mean(0, dtype=np.float64).astype(np.float32))
 
     def take(self, lines: Array) -> torch.Tensor:
-        """Features [B, F] of some lines."""
-        return image_features(self.features, self.rows[lines])
+        """Features [B, F] of some lines on the host, pinned if there is a GPU to copy them to, as the codes are."""
+        tensor = image_features(self.features, self.rows[lines])
+        return tensor.pin_memory() if torch.cuda.is_available() else tensor
 
 
 def image_features(features: Features, rows: Array) -> torch.Tensor:
