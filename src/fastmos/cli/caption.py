@@ -76,7 +76,7 @@ def _captions(model: "Run", files: Sequence[Path], nbest: int, beam: int | None)
     from fastmos.data.images import decode_images
 
     preprocessing = model.backbone.preprocessing
-    decoded = decode_images(files, preprocessing.short, preprocessing.crop)
+    decoded = decode_images(files, preprocessing.short, preprocessing.crop, preprocessing.resample)
     while group := list(islice(decoded, IMAGES_AT_ONCE)):
         good = []
         for path, square in group:
