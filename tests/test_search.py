@@ -203,7 +203,7 @@ def test_best_is_topk_of_a_sentence(length: int, k: int, width: int) -> None:
     [("1111", [0, 1, 2, 3]), ("0110", [2, 1]), ("1001", [0, 3]), ("0001", [3]), ("0000", []), ("", [])],
 )
 def test_compact_moves_the_last_into_the_places_of_the_dead(alive: str, places: list[int]) -> None:
-    assert _compact(torch.tensor([mark == "1" for mark in alive], dtype=torch.bool)).tolist() == places
+    assert _compact([mark == "1" for mark in alive]) == places
 
 
 def test_no_lines_give_no_results() -> None:

@@ -71,9 +71,10 @@ def beam_search(
         raise InputError(f"normalise {normalise!r}, alpha {alpha}: needs one of {', '.join(PENALTIES)} and alpha >= 0")
     penalty = PENALTIES[normalise]
     _check_mode(model)
-    longest = _limits(min_length, max_length, batch)  # [B]
+    # The books are kept on the CPU, and a GPU is asked once a step: every answer is waited for.
+    device, longest = batch.inputs.device, _limits(min_length, max_length, batch).cpu()  # [B]
     found: list[list[Hypothesis]] = [[] for _ in longest]
-    lines = torch.arange(len(longest), device=longest.device)  # [B] of the sentences still searched
+    lines = torch.arange(len(longest))  # [B] of the sentences still searched
     highest = penalty(longest.double() + 2, alpha)  # [B] of the longest: one more code may complete a word, then eos
     worst = torch.full_like(highest, -torch.inf)  # [B] what a score must exceed to be among the best
     live = torch.zeros_like(highest)[:, None]  # [B, w] log-probabilities of the hypotheses that go on, best first
@@ -82,12 +83,12 @@ def beam_search(
     time = 0
     while len(lines):
         sentences, width = past.shape[:2]
-        last = past[:, :, -1].flatten()  # [N]
+        last = past[:, :, -1].flatten().to(device, non_blocking=True)  # [N]
         log_probs, state = model.step(last, state)  # [N, V]
         _forbid(log_probs, coding, last, time < min_length, (time >= longest).repeat_interleave(width))
 
-        # The best continuations of each sentence: so many that without eos `beam` are left.
-        total, parents, codes = _best(live, log_probs, 2 * beam)  # [B, 2 beam]
+        # The best continuations of each sentence [B, 2 beam]: so many that without eos `beam` are left.
+        total, parents, codes = (x.cpu() for x in _best(live.to(device, non_blocking=True), log_probs, 2 * beam))
         del log_probs  # the next ones take its memory: fresh pages cost a tenth of a step
 
         ended = codes == coding.eos
@@ -105,10 +106,10 @@ def beam_search(
                 found[lines[b]].append(_hypothesis(past[b, 0], live[b, 0], norm, finished=False))
 
         # Keep the hypotheses that can win, in the sentences that have any.
-        stay = _compact(~hopeless[:, 0])  # [B']
+        stay = torch.tensor(_compact((~hopeless[:, 0]).tolist()), dtype=torch.long)  # [B']
         kept = order[stay, : int((~hopeless).sum(1).max())]  # [B', w']
         rows = parents[stay].gather(1, kept) + width * stay[:, None]  # [B', w'] among the N
-        state = model.reorder(state, rows.flatten(), stay if len(stay) < sentences else None)
+        state = model.reorder(state, rows.flatten().to(device), stay.to(device) if len(stay) < sentences else None)
         past = torch.cat([past.flatten(0, 1)[rows], codes[stay].gather(1, kept)[..., None]], 2)
         live = grown.masked_fill(hopeless, -torch.inf)[stay, : kept.shape[1]]
         lines, longest, highest, worst = lines[stay], longest[stay], highest[stay], worst[stay]
@@ -189,12 +190,11 @@ def sample(
     return [flat[start : start + samples] for start in range(0, len(flat), samples)]
 
 
-def _compact(alive: Tensor) -> Tensor:
-    """The numbers of those alive [B'], moving as few as can be: the last ones take the places of the dead."""
-    count = int(alive.sum())
-    places = torch.arange(count, device=alive.device)
-    places[~alive[:count]] = count + alive[count:].nonzero()[:, 0]
-    return places
+def _compact(alive: list[bool]) -> list[int]:
+    """The numbers of those alive, moving as few as can be: the last ones take the places of the dead."""
+    count = sum(alive)
+    last = (number for number in range(count, len(alive)) if alive[number])
+    return [number if alive[number] else next(last) for number in range(count)]
 
 
 def _check_mode(model: Model) -> None:
@@ -221,7 +221,7 @@ def _forbid(log_probs: Tensor, coding: Coding, last: Tensor, too_short: bool, at
         log_probs[:, coding.eos] = -torch.inf
     elif bool(at_limit.any()):  # [N] only eos then, unless a word has begun
         eos = log_probs[:, coding.eos].clone()
-        log_probs.masked_fill_((at_limit & (eos > -torch.inf))[:, None], -torch.inf)
+        log_probs.masked_fill_((at_limit.to(eos.device, non_blocking=True) & (eos > -torch.inf))[:, None], -torch.inf)
         log_probs[:, coding.eos] = eos
 
 
