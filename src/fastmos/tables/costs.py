@@ -103,7 +103,7 @@ def held_out(model: Generator, coding: TableCoding, batches: Iterable[Batch], wo
         nll = model.head(hidden, batch.target, ignore_index=PAD, reduction="none").nll.double()  # [B, T]
         kinds = batch.target != PAD, batch.target >= first_row, batch.target == UNK
         for kind, part in zip(kinds, sums, strict=True):
-            part += torch.stack([nll[kind].sum(), (kind & ends_word[batch.target]).sum()])
+            part += torch.stack([nll.where(kind, 0).sum(), (kind & ends_word[batch.target]).sum()])
     nats, words, table_nats, table_words, unknown_nats, unknown = world.sum(sums.flatten().tolist())
     return HeldOut(
         nats_per_word=nats / words,
