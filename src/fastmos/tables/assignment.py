@@ -21,7 +21,6 @@ Method = Literal["exact", "half", "dense"]
 
 LARGEST = 1e150  # of a cost: sums of larger ones could leave float64
 DENSE_LIMIT = 2**31  # costs in scipy's square matrix: 16 GB
-CACHE = 16  # cells a word keeps at hand in the half-approximation
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +67,7 @@ def assign(R: Costs, Q: Costs, method: Method = "exact", *, prices: Costs | None
         if prices.shape != shape:
             raise InputError(f"prices are {_by(prices.shape)}; the table is {_by(shape)}")
     try:
-        return METHODS[method](R, Q, prices)
+        return METHODS[method](R, Q) if prices is None else _exact(R, Q, prices)
     except ModuleNotFoundError as error:
         raise InputError(f"the assignment needs {error.name}; pip install 'fastmos[text]'") from None
 
@@ -124,17 +123,17 @@ class _Reduced:
         return _rounded_down(math.fsum([*self.least, *paid, *(-self.unit * prices.ravel())]))
 
 
-def _exact(R: Floats, Q: Floats, prices: Floats | None) -> Assignment:
+def _exact(R: Floats, Q: Floats, prices: Floats | None = None) -> Assignment:
     from fastmos.tables.auction import solve
 
     problem = _Reduced.of(R, Q)
     with _announced():
         cells, prices, paid = solve(problem.R, problem.Q, None if prices is None else prices / problem.unit)
-    cost = _cost(R, Q, cells)
+    cost = cost_of(R, Q, cells)
     return Assignment(cells, cost, min(problem.lower_bound(paid, prices), cost), prices * problem.unit)
 
 
-def _half(R: Floats, Q: Floats, prices: Floats | None) -> Assignment:
+def _half(R: Floats, Q: Floats) -> Assignment:
     """Greedy over all pairs by falling weight, which is what Preis' locally dominant pairs (1999) come to.
 
     The weight is what a cell saves a word against its own worst cell. Against one constant for all, the guarantee on
@@ -145,30 +144,27 @@ def _half(R: Floats, Q: Floats, prices: Floats | None) -> Assignment:
     problem = _Reduced.of(R, Q)
     worst = problem.R.max(1) + problem.Q.max(1)
     with _announced():
-        cells = greedy(problem.R, problem.Q, worst, empty_cache(len(R), min(CACHE, R.shape[1] * Q.shape[1])))
-    cost = _cost(R, Q, cells)
+        cells = greedy(problem.R, problem.Q, worst, empty_cache(len(R), R.shape[1] * Q.shape[1]))
+    cost = cost_of(R, Q, cells)
     return Assignment(cells, cost, _rounded_down(math.fsum(problem.least)), None)
 
 
-def _dense(R: Floats, Q: Floats, prices: Floats | None) -> Assignment:
+def _dense(R: Floats, Q: Floats) -> Assignment:
     from scipy.optimize import linear_sum_assignment
 
     n, cells = len(R), R.shape[1] * Q.shape[1]
     if n * cells > DENSE_LIMIT:
         raise InputError(f"method='dense' would build {n} x {cells} costs, {n * cells * 8 / 1e9:.0f} GB; use 'exact'")
     _, chosen = linear_sum_assignment((R[:, :, None] + Q[:, None, :]).reshape(n, cells))
-    cost = _cost(R, Q, chosen)
+    cost = cost_of(R, Q, chosen)
     return Assignment(chosen.astype(np.int64), cost, cost, None)
 
 
-METHODS: dict[str, Callable[[Floats, Floats, Floats | None], Assignment]] = {
-    "exact": _exact,
-    "half": _half,
-    "dense": _dense,
-}
+METHODS: dict[str, Callable[[Floats, Floats], Assignment]] = {"exact": _exact, "half": _half, "dense": _dense}
 
 
-def _cost(R: Floats, Q: Floats, cells: Ints) -> float:
+def cost_of(R: Floats, Q: Floats, cells: Ints) -> float:
+    """The sum of R[i, row] + Q[i, column], rounded once."""
     word = np.arange(len(R))
     return math.fsum([*R[word, cells // Q.shape[1]], *Q[word, cells % Q.shape[1]]])
 

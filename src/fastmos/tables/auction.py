@@ -1,15 +1,11 @@
 """The exact assignment: Sinkhorn's prices, then auctions with ever smaller epsilon; never the square matrix."""
 
 import numpy as np
-from numpy.typing import NDArray
 
+from fastmos.tables.assignment import Floats, Ints, cost_of
 from fastmos.tables.kernels import auction, cheapest, empty_cache, shortest_paths
 from fastmos.tables.sinkhorn import sinkhorn_prices
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-CACHE = 16  # cells a word keeps at hand
 SHRINK = 5.0  # of epsilon from one phase to the next
 BIDS = 64  # a cell, before a phase is thought to have begun with too small an epsilon
 TRIAL_BIDS = 4  # a cell, before given prices are thought to fit another problem; too high, they would cost much time
@@ -26,7 +22,7 @@ def solve(R: Floats, Q: Floats, prices: Floats | None) -> tuple[Ints, Floats, Fl
     """
     cells, prices = _auctions(R, Q, prices)
     paid = cheapest(R, Q, prices)
-    if cells is None or _cost(R, Q, cells) * (1 - CERTIFIED) > paid.sum() - prices.sum():
+    if cells is None or cost_of(R, Q, cells) * (1 - CERTIFIED) > paid.sum() - prices.sum():
         cells, prices = shortest_paths(R, Q)
         paid = cheapest(R, Q, prices)
     return cells, prices, paid
@@ -42,19 +38,19 @@ def _auctions(R: Floats, Q: Floats, prices: Floats | None) -> tuple[Ints | None,
     cold = max(0.1 * float(np.median(spread)), 1e-3 * mean)
     epsilon, budget, patience = 0.2 * cold, BIDS * cells, PATIENCE
     seat, best, lowest = np.empty(n, np.int64), None, np.inf
-    cache = empty_cache(n, min(CACHE, cells))
+    cache = empty_cache(n, cells)
     if prices is not None:
         prices = prices - prices.min()
     if prices is None or not auction(R, Q, prices, epsilon, TRIAL_BIDS * cells, cache, seat):
         prices = sinkhorn_prices(R, Q, mean / 4, cold)
-        cache = empty_cache(n, min(CACHE, cells))
+        cache = empty_cache(n, cells)
     proof = prices
     while patience:
         if not auction(R, Q, prices, epsilon, budget, cache, seat):
             epsilon *= SHRINK**2  # prices are far from where they must go: take longer steps
             patience -= 1
             continue
-        cost = _cost(R, Q, seat)
+        cost = cost_of(R, Q, seat)
         if cost == 0:  # less is not possible, and no prices are needed to prove it
             return seat, np.zeros_like(prices)
         if cost < lowest:
@@ -64,10 +60,5 @@ def _auctions(R: Floats, Q: Floats, prices: Floats | None) -> tuple[Ints | None,
             break
         epsilon = max(epsilon / SHRINK, 0.5 * AIM * cost / cells)
         if prices.min() > cost / cells:  # what all prices share takes digits from their differences
-            prices, cache = proof.copy(), empty_cache(n, min(CACHE, cells))
+            prices, cache = proof.copy(), empty_cache(n, cells)
     return best, proof
-
-
-def _cost(R: Floats, Q: Floats, seat: Ints) -> float:
-    word = np.arange(len(R))
-    return float((R[word, seat // Q.shape[1]] + Q[word, seat % Q.shape[1]]).sum())

@@ -22,6 +22,7 @@ Ints = NDArray[np.int64]
 EMPTY, DUMMY = -1, -2  # what may sit in a cell instead of a word
 NO_LIMIT = 1e300
 ROUNDING = 2.0**-48  # the same three numbers added in another order differ by less
+CACHE = 16  # cells a word keeps at hand
 
 
 def compiled(function: F) -> F:
@@ -42,9 +43,9 @@ class Cache(NamedTuple):
     limit: Floats  # [n] every cell outside costs at least this, price included
 
 
-def empty_cache(n: int, size: int) -> Cache:
+def empty_cache(n: int, cells: int) -> Cache:
     """A cache in which nothing has been looked at yet."""
-    shape = (n, size)
+    shape = (n, min(CACHE, cells))
     return Cache(np.zeros(shape, np.int64), np.zeros(shape), np.zeros(n, np.int64), np.zeros(n))
 
 

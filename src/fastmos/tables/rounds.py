@@ -7,6 +7,7 @@ and ends with the same table.
 import math
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -128,10 +129,11 @@ class Rounds:
 
     def run(self, state: Path, publish: Callable[[], None]) -> None:
         """Go on to the end."""
-        phases = {"train": self._train, "judge": self._judge, "move": self._move}
+        phases: dict[str, Callable[[], None]]
+        phases = {"train": lambda: self._train(state), "judge": self._judge, "move": lambda: self._move(state)}
         while not self.ended():
             ended_round = self.now.phase == "judge"
-            phases[self.now.phase](state)
+            phases[self.now.phase]()
             self._save(state)
             if ended_round:
                 publish()
@@ -166,7 +168,7 @@ class Rounds:
         self.optimiser.zero_grad()
         self.now.step, self.now.batch = self.now.step + 1, self.now.batch + 1
 
-    def _judge(self, state: Path) -> None:
+    def _judge(self) -> None:
         """Measure the trained model on held-out text, and remember the best table.
 
         Known words count: what a model pays for unknown ones, which it may never have seen, says nothing of a table.
@@ -230,8 +232,12 @@ class Rounds:
             return items
         return progress(items, f"round {self.now.rounds[-1].round}, {what}", batches.steps(epoch), start)
 
-    def _timed(self, part: str) -> "_Timed":
-        return _Timed(self.now.rounds[-1].seconds, part)
+    @contextmanager
+    def _timed(self, part: str) -> Iterator[None]:
+        """Add the seconds of a block to those of this round."""
+        seconds, begin = self.now.rounds[-1].seconds, time.monotonic()
+        yield
+        seconds[part] = round(seconds.get(part, 0.0) + time.monotonic() - begin, 3)
 
     # ---- the state on disk
 
@@ -269,17 +275,3 @@ class Rounds:
                 parts[room][rest] = tensor
         load_weights(self.model, parts["model"], path)
         restore_optimiser(self.optimiser, parts["optimiser"])
-
-
-class _Timed:
-    """Adds the seconds of a block to an entry."""
-
-    def __init__(self, seconds: dict[str, float], part: str) -> None:
-        self.seconds, self.part = seconds, part
-
-    def __enter__(self) -> None:
-        self.begin = time.monotonic()
-
-    def __exit__(self, *error: object) -> None:
-        taken = time.monotonic() - self.begin
-        self.seconds[self.part] = round(self.seconds.get(self.part, 0.0) + taken, 3)
