@@ -1,4 +1,4 @@
-"""BLEU and chrF by sacreBLEU, each with its signature, and whether one system is better than another."""
+"""BLEU and chrF by sacreBLEU, each with its signature."""
 
 import re
 from collections.abc import Sequence
@@ -21,15 +21,6 @@ class Score:
 
     value: float
     signature: str
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """A system against a baseline, by paired bootstrap resampling (Koehn 2004)."""
-
-    baseline: Score
-    system: Score
-    p_value: float  # of the hypothesis that they do not differ
 
 
 def bleu(
@@ -58,29 +49,6 @@ def compound_split_bleu(hypotheses: Sequence[str], references: Sequence[str], *,
 def split_compounds(lines: Sequence[str]) -> list[str]:
     """`rich-text` becomes `rich ##AT##-##AT## text`."""
     return [HYPHEN.sub(r"\1 ##AT##-##AT## \2", line) for line in lines]
-
-
-def paired_bootstrap(
-    baseline: Sequence[str],
-    system: Sequence[str],
-    references: Sequence[str],
-    *,
-    tokenize: Tokenize = "none",
-    lowercase: bool = False,
-    samples: int = 1000,
-) -> Comparison:
-    """Does a system's BLEU differ from a baseline's by more than chance? By sacreBLEU's test, with its seed."""
-    from sacrebleu.significance import PairedTest, Result
-
-    _check(baseline, references)
-    _check(system, references)
-    systems: list[tuple[str, Sequence[str]]] = [("baseline", list(baseline)), ("system", list(system))]
-    test = PairedTest(systems, {"BLEU": _bleu(tokenize, lowercase)}, [list(references)], "bs", samples)
-    signatures, scores = test()
-    signature = str(signatures["BLEU"])
-    theirs, ours = (result for result in scores["BLEU"] if isinstance(result, Result))
-    assert ours.p_value is not None  # only the baseline has none
-    return Comparison(Score(theirs.score, signature), Score(ours.score, signature), ours.p_value)
 
 
 def _bleu(tokenize: Tokenize, lowercase: bool) -> "Metric":
