@@ -47,7 +47,8 @@ def _cells(line: Line, columns: Sequence[str], in_paper: Sequence[str]) -> list[
 def _origin(table: SuiteTable, sources: Sequence[Result]) -> str:
     machines = sorted({str(one.about["machine"]) for one in sources if one.about.get("machine")})
     commits = sorted({str(one.about["commit"]) for one in sources if one.about.get("commit")})
-    seeds = max((cell.count for line in table.lines for cell in line.ours.values()), default=1)
+    scored = [line.ours.values() for line in table.lines if line.ours.keys() - {"size"}]
+    seeds = min((max(cell.count for cell in cells) for cells in scored), default=1)  # that all rows have
     more = f" --seeds {seeds}" if seeds > table.seeds else ""
     made = [f"`fastmos reproduce {table.suite} --scale {table.scale}{more}`", days(sources), *machines]
     made += [f"commit{'s' if len(commits) > 1 else ''} {', '.join(commits)}"] if commits else []
