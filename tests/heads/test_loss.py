@@ -48,12 +48,16 @@ def buffer_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setitem(fused.BUFFER_BYTES, "cpu", request.param)
 
 
-@pytest.mark.usefixtures("buffer_bytes")
-@pytest.mark.parametrize("picks", [True, False], ids=["picked", "scaled"])
+@pytest.fixture(params=[True, False], ids=["picked", "scaled"])
+def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ignored tokens left out, as on a CPU, and scaled by 0, as elsewhere."""
+    monkeypatch.setattr(loss, "_picks", lambda _: request.param)
+
+
+@pytest.mark.usefixtures("buffer_bytes", "both_ways")
 @pytest.mark.parametrize("smoothing", ["uniform", "others"])
 @pytest.mark.parametrize("reduction", ["sum", "mean", "none"])
-def test_every_argument(reduction: str, smoothing: str, picks: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loss, "_picks", lambda _: picks)
+def test_every_argument(reduction: str, smoothing: str) -> None:
     given = inputs(7, 3, 5, 11)
     whole = torch.tensor([3, 0, 10, 10, 5, 1, 3])
     some = torch.tensor([3, -1, 10, -1, -1, 1, 3])
@@ -155,6 +159,7 @@ def test_non_contiguous_inputs() -> None:
         assert_same((contexts, log_prior, weight, bias), targets, reduction=reduction)
 
 
+@pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("reduction", ["sum", "mean", "none"])
 @pytest.mark.parametrize("amount", [0.0, 0.1])
 @pytest.mark.parametrize("count", [0, 4])
@@ -308,6 +313,7 @@ def test_target_of_probability_1e_30_and_below() -> None:
         torch.testing.assert_close(bias.grad, torch.tensor([1.0, -1.0, 0.0]))
 
 
+@pytest.mark.usefixtures("both_ways")
 def test_a_code_that_is_ruled_out_by_its_bias() -> None:
     contexts, log_prior, weight, bias = inputs(4, 3, 2, 5)
     bias = bias.detach().clone()
@@ -316,6 +322,27 @@ def test_a_code_that_is_ruled_out_by_its_bias() -> None:
     plain = mixture_nll_reference(contexts, log_prior, weight, bias, torch.tensor([1, 2, 3, 4]), count_correct=True)
     torch.testing.assert_close(output.loss, plain.loss)
     assert output.correct == plain.correct
+
+
+@pytest.mark.usefixtures("both_ways")
+@pytest.mark.parametrize("bad", [0.0, torch.nan, torch.inf])
+@pytest.mark.parametrize("count", [False, True])
+@pytest.mark.parametrize("reduction", ["sum", "none"])
+def test_ignored_tokens_may_hold_anything(reduction: Any, count: bool, bad: float) -> None:
+    """Also beside a code 0 that is ruled out; the truth is the formula without these tokens and without that code."""
+    contexts, log_prior, weight, bias = given = inputs(5, 3, 2, 6)
+    targets = torch.tensor([3, 4, -100, 5, -100])
+    kept = targets >= 0
+    with torch.no_grad():
+        contexts[~kept], log_prior[~kept], bias[0] = bad, bad, -torch.inf
+    fast = mixture_nll(*given, targets, reduction=reduction, count_correct=count)
+    truth = mixture_nll_reference(
+        contexts[kept], log_prior[kept], weight[1:], bias[1:], targets[kept] - 1, count_correct=count
+    )
+    torch.testing.assert_close(fast.loss.sum(), truth.loss)
+    torch.testing.assert_close(fast.nll[kept], truth.nll)
+    assert not fast.nll[~kept].any() and fast.correct == truth.correct
+    torch.testing.assert_close(torch.autograd.grad(fast.loss.sum(), given), torch.autograd.grad(truth.loss, given))
 
 
 # Bad input.

@@ -205,8 +205,10 @@ class _Kernel:
             nll, slope, share, d_prior = self._gold_only(logits, log_prior, gold)
             loss, hits = nll, torch.zeros_like(targets, dtype=torch.bool)
         if scale is not None:
-            scale = scale.to(loss.dtype)
-            loss, share, d_prior = loss * scale, share * scale[:, None], d_prior * scale[:, None]
+            counts, scale = scale != 0, scale.to(loss.dtype)
+            # The loss of a token that does not count may be infinite, and 0 times that would be nan.
+            loss = (loss * scale).where(counts, 0.0)
+            share, d_prior = ((one * scale[:, None]).where(counts[:, None], 0.0) for one in (share, d_prior))
         if d_log_prior is not None:
             d_log_prior.copy_(d_prior)
         if d_contexts is not None or self.d_weight is not None or self.d_bias is not None:

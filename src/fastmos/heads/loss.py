@@ -212,7 +212,8 @@ def _fused(
     def apply(rows: Sequence[Tensor], targets: Tensor, scale: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         return FusedLoss.apply(recipe, targets, scale, len(rows), weight, bias, *rows, *parameters)  # type: ignore[no-any-return,no-untyped-call]
 
-    if not _picks(targets):
+    if not _picks(targets):  # rows of 0, for what stands in an ignored row may be nan, and so would 0 times it
+        rows = [row.where(kept.view(-1, *[1] * (row.ndim - 1)), 0.0) for row in rows]
         loss, nll, hits = apply(rows, targets.where(kept, 0), kept)
         return loss, nll.where(kept, 0.0), hits & kept
     chosen = kept.nonzero()[:, 0]
