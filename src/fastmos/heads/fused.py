@@ -112,8 +112,11 @@ class _Sweep:
         for block in slices(len(targets), kernel.block_tokens):
             leaves = [row[block].detach() for row in self.rows]
             contexts, log_prior = self._contexts(leaves)  # [n, K, d], [n, K]
-            d_contexts = torch.empty_like(contexts, memory_format=torch.contiguous_format) if self.through else None
-            d_log_prior = torch.empty_like(log_prior, memory_format=torch.contiguous_format) if self.through else None
+            wide = exact if contexts.dtype == torch.float16 else None
+            d_contexts, d_log_prior = (
+                torch.empty_like(one, dtype=wide, memory_format=torch.contiguous_format) if self.through else None
+                for one in (contexts, log_prior)
+            )
             with torch.no_grad(), torch.autocast(targets.device.type, enabled=False):
                 for chunk in slices(len(contexts), kernel.tokens):
                     here = slice(block.start + chunk.start, block.start + chunk.stop)
@@ -139,7 +142,13 @@ class _Sweep:
             return self.recipe.parts(*leaves)
 
     def _backpropagate(self, block: slice, leaves: list[Tensor], outputs: list[Tensor], upstream: list[Tensor]) -> None:
-        """Take the gradients of a block's contexts and log-prior on to the inputs these were made from."""
+        """Take the gradients of a block's contexts and log-prior on to the inputs these were made from.
+
+        Through float16 they go in a unit of their own, or small ones would vanish where no GradScaler has seen them.
+        """
+        unit = _unit(*upstream) if outputs[0].dtype == torch.float16 else None
+        if unit is not None:
+            upstream = [gradient / unit for gradient in upstream]
         of_rows, of_parameters = self.gradients[2 : 2 + len(leaves)], self.gradients[2 + len(leaves) :]
         sums = [None if gradient is None else gradient[block] for gradient in of_rows] + of_parameters
         wanted = [(one, sum_) for one, sum_ in zip([*leaves, *self.parameters], sums, strict=True) if sum_ is not None]
@@ -152,7 +161,7 @@ class _Sweep:
         )
         for (_, sum_), gradient in zip(wanted, found, strict=True):
             if gradient is not None:
-                sum_ += gradient
+                sum_ += gradient if unit is None else gradient.to(sum_.dtype) * unit
 
 
 class _Kernel:
@@ -288,6 +297,13 @@ class _Kernel:
 
 def _exact(dtype: torch.dtype) -> torch.dtype:
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _unit(d_contexts: Tensor, d_log_prior: Tensor) -> Tensor:
+    """The unit in which gradients pass through float16: sums over tokens are near 1, the log-prior's below 2^16."""
+    sums = torch.linalg.vector_norm(d_contexts, 1, dim=0).amax()
+    largest = torch.linalg.vector_norm(d_log_prior, torch.inf)
+    return torch.maximum(sums, largest / 2**15).clamp(min=torch.finfo(sums.dtype).tiny)
 
 
 def row_stride(codes: int) -> int:
