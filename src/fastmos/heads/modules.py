@@ -24,7 +24,7 @@ class Head(nn.Module):
 
     def __init__(
         self,
-        softmaxes: int,
+        mixtures: int,
         hidden: int,
         codes: int,
         width: int | None,
@@ -34,10 +34,10 @@ class Head(nn.Module):
     ) -> None:
         super().__init__()
         width = hidden if width is None else width
-        for name, size in {"hidden": hidden, "codes": codes, "width": width, "mixtures": softmaxes}.items():
+        for name, size in {"hidden": hidden, "codes": codes, "width": width, "mixtures": mixtures}.items():
             if size < 1:
                 raise ValueError(f"{name} is {size}; it must be at least 1")
-        self.softmaxes, self.hidden, self.width = softmaxes, hidden, width
+        self.mixtures, self.hidden, self.width = mixtures, hidden, width
         if embedding is not None:
             _check_embedding(embedding, codes, width)
             self.weight = embedding.weight  # [V, d]
@@ -45,6 +45,11 @@ class Head(nn.Module):
             self.weight = nn.Parameter(torch.empty(codes, width).uniform_(-0.1, 0.1))
         self.bias = nn.Parameter(torch.zeros(codes)) if bias else None  # [V]
         self.dropout = nn.Dropout(dropout)
+
+    @property
+    def softmaxes(self) -> int:
+        """How many contexts `parts` gives for a token."""
+        return self.mixtures
 
     def parts(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Contexts [..., K, d] and log-prior [..., K] of hidden states [..., D]."""
@@ -168,7 +173,6 @@ class MixtureOfSoftmaxes(Head):
         dropout: float = 0.0,
     ) -> None:
         super().__init__(mixtures, hidden, codes, width, embedding, bias, dropout)
-        self.mixtures = mixtures
         self.prior = nn.Linear(hidden, mixtures, bias=False)
         self.latent = nn.Linear(hidden, mixtures * self.width)
 
@@ -205,19 +209,7 @@ class MixtureOfContexts(MixtureOfSoftmaxes):
     The control of experiments: as many parameters as a `MixtureOfSoftmaxes`, but the rank of one softmax.
     """
 
-    def __init__(
-        self,
-        hidden: int,
-        codes: int,
-        mixtures: int,
-        *,
-        width: int | None = None,
-        embedding: nn.Embedding | None = None,
-        bias: bool = True,
-        dropout: float = 0.0,
-    ) -> None:
-        super().__init__(hidden, codes, mixtures, width=width, embedding=embedding, bias=bias, dropout=dropout)
-        self.softmaxes = 1
+    softmaxes = 1
 
     def parts(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         contexts, log_prior = super().parts(hidden)
@@ -225,7 +217,7 @@ class MixtureOfContexts(MixtureOfSoftmaxes):
         return context[..., None, :].to(contexts.dtype), torch.zeros_like(log_prior[..., :1])
 
 
-HEADS: dict[str, type[Softmax] | type[MixtureOfSoftmaxes] | type[MixtureOfContexts]] = {
+HEADS: dict[str, type[Softmax] | type[MixtureOfSoftmaxes]] = {
     "softmax": Softmax,
     "mos": MixtureOfSoftmaxes,
     "moc": MixtureOfContexts,
@@ -246,7 +238,7 @@ def build_head(
     """The head of this kind, a key of `HEADS`; a "softmax" has no use for `mixtures`."""
     if kind not in HEADS:
         raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(HEADS)}")
-    if kind == "softmax":
-        return Softmax(hidden, codes, width=width, embedding=embedding, bias=bias, dropout=dropout)
-    mixture = MixtureOfContexts if kind == "moc" else MixtureOfSoftmaxes
-    return mixture(hidden, codes, mixtures, width=width, embedding=embedding, bias=bias, dropout=dropout)
+    head = HEADS[kind]
+    if issubclass(head, MixtureOfSoftmaxes):
+        return head(hidden, codes, mixtures, width=width, embedding=embedding, bias=bias, dropout=dropout)
+    return head(hidden, codes, width=width, embedding=embedding, bias=bias, dropout=dropout)
