@@ -26,8 +26,23 @@ LAYERS: dict[str, Any] = {
     "dropout": 0.0,
     "forced_eos_token_id": None,
 }
-FAMILIES = ["gpt2", "llama", "llama-tied", "bart", "marian", "t5", "t5-unscaled"]
-CAUSAL = FAMILIES[:3]
+CAUSAL = ["gpt2", "llama", "llama-tied"]
+LIKE_BART = {  # class and configuration by family
+    "bart": ("BartForConditionalGeneration", "BartConfig"),
+    "marian": ("MarianMTModel", "MarianConfig"),
+    "m2m100": ("M2M100ForConditionalGeneration", "M2M100Config"),
+    "blenderbot": ("BlenderbotForConditionalGeneration", "BlenderbotConfig"),
+    "blenderbot-small": ("BlenderbotSmallForConditionalGeneration", "BlenderbotSmallConfig"),
+    "nllb-moe": ("NllbMoeForConditionalGeneration", "NllbMoeConfig"),
+}
+LIKE_T5 = {
+    "t5": ("T5ForConditionalGeneration", "T5Config"),
+    "t5-unscaled": ("T5ForConditionalGeneration", "T5Config"),
+    "mt5": ("MT5ForConditionalGeneration", "MT5Config"),
+    "umt5": ("UMT5ForConditionalGeneration", "UMT5Config"),
+    "switch": ("SwitchTransformersForConditionalGeneration", "SwitchTransformersConfig"),
+}
+FAMILIES = [*CAUSAL, *LIKE_BART, *LIKE_T5]
 
 
 def build(family: str) -> tuple[Any, Any]:
@@ -41,16 +56,33 @@ def build(family: str) -> tuple[Any, Any]:
         size = {"vocab_size": V, "hidden_size": D, "intermediate_size": 32, "num_hidden_layers": 2}
         heads = {"num_attention_heads": 2, "max_position_embeddings": 32, "tie_word_embeddings": family == "llama-tied"}
         return t.LlamaForCausalLM, t.LlamaConfig(**size, **heads, **SPECIAL)
-    if family == "bart":
-        return t.BartForConditionalGeneration, t.BartConfig(
-            vocab_size=V, d_model=D, decoder_start_token_id=2, **LAYERS, **SPECIAL
+    if family in LIKE_BART:
+        name, config_name = LIKE_BART[family]
+        experts = {"num_experts": 2, "encoder_sparse_step": 1, "decoder_sparse_step": 1} if "moe" in family else {}
+        start = 0 if family == "marian" else 2
+        config = getattr(t, config_name)(
+            vocab_size=V, d_model=D, decoder_start_token_id=start, **LAYERS, **experts, **SPECIAL
         )
-    if family == "marian":
-        return t.MarianMTModel, t.MarianConfig(vocab_size=V, d_model=D, decoder_start_token_id=0, **LAYERS, **SPECIAL)
+        return getattr(t, name), config
+    name, config_name = LIKE_T5[family]
     size = {"vocab_size": V, "d_model": D, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2}
-    config = t.T5Config(**size, dropout_rate=0.0, decoder_start_token_id=0, eos_token_id=2, pad_token_id=0)
-    config.scale_decoder_outputs = family == "t5"
-    return t.T5ForConditionalGeneration, config
+    experts = {
+        "num_experts": 2,
+        "num_sparse_encoder_layers": 1,
+        "num_sparse_decoder_layers": 1,
+        "num_decoder_layers": 1,
+    }
+    config = getattr(t, config_name)(
+        **size,
+        **(experts if family == "switch" else {}),
+        dropout_rate=0.0,
+        decoder_start_token_id=0,
+        eos_token_id=2,
+        pad_token_id=0,
+    )
+    if family.startswith("t5"):
+        config.scale_decoder_outputs = family == "t5"
+    return getattr(t, name), config
 
 
 def mixture(family: str) -> Any:
@@ -117,6 +149,15 @@ def test_logits_and_loss_are_the_mixtures(family: str) -> None:
     asked = model(**batch, labels=labels, num_items_in_batch=torch.tensor(50), return_dict=False)
     assert asked[0].item() == pytest.approx(float(nll.sum()) / 50, rel=1e-5)
     torch.testing.assert_close(asked[1].double(), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("family", [*LIKE_BART, *LIKE_T5])
+def test_the_decoder_reads_the_labels_as_the_plain_one_does(family: str) -> None:
+    model, batch = mixture(family), {"input_ids": inputs(family)["input_ids"]}
+    batch["labels"] = batch["input_ids"].flip(1)
+    batch["labels"][0, 2:4] = -100
+    nll = true_nll(truth(model, batch), batch["labels"], causal=False)
+    assert model(**batch).loss.item() == pytest.approx(float(nll.sum() / nll.count_nonzero()), rel=1e-5)
 
 
 @pytest.mark.parametrize("family", ["gpt2", "bart"])
@@ -252,6 +293,25 @@ def test_what_cannot_have_a_mixture_is_refused() -> None:
     config.final_logit_softcapping = 30.0
     with pytest.raises(InputError, match="final_logit_softcapping"):
         with_mixture(model_class)(config, mixtures=2)
+
+
+UDOP = {"d_model": D, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2, "image_size": 32}
+PROPHETNET = {"hidden_size": D, "num_encoder_layers": 1, "num_decoder_layers": 1}
+
+
+@pytest.mark.parametrize(
+    ("family", "kind", "settings", "said"),
+    [
+        ("ProphetNet", "ForConditionalGeneration", PROPHETNET, "built unlike others"),
+        ("Udop", "ForConditionalGeneration", UDOP, "built unlike others"),
+    ],
+)
+def test_models_that_a_mixture_cannot_follow_are_refused(
+    family: str, kind: str, settings: dict[str, Any], said: str
+) -> None:
+    config = getattr(transformers, f"{family}Config")(vocab_size=V, **settings)
+    with pytest.raises(InputError, match=f"{family}{kind} .*{said}"):
+        with_mixture(getattr(transformers, family + kind))(config, mixtures=2)
 
 
 # --- Trainer ---------------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import functools
 import inspect
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
@@ -24,6 +25,11 @@ __all__ = ["with_mixture"]
 IGNORED = -100  # the label that carries no loss, everywhere in transformers
 # Settings of models that bend the logits after `lm_head`; bent log-probabilities would no longer be a mixture.
 BENDING = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
+
+# Kin of T5 that scale their decoder's output by the width whenever embeddings are tied; T5 has a setting for it.
+SCALED_IF_TIED = ("switch_transformers", "umt5")
+# Models whose `lm_head` reads something else than the last hidden state of a decoder that sees encoded text.
+UNLIKE_OTHERS = ("prophetnet", "udop")
 
 
 @functools.cache
@@ -71,6 +77,8 @@ class _Mixture(PreTrainedModel):  # type: ignore[misc]  # transformers is untype
             raise InputError(
                 f"{self.plain.__name__} has no linear lm_head, so there is nothing a mixture could replace"
             )
+        if self.config.model_type in UNLIKE_OTHERS:
+            raise InputError(f"{self.plain.__name__} is built unlike others, in a way that a mixture cannot follow")
         bent = [name for name in BENDING if getattr(self.config, name, None) not in (None, 1.0)]
         if bent:
             raise InputError(f"{self.plain.__name__} changes its logits by {bent[0]}, which a mixture cannot follow")
@@ -188,6 +196,14 @@ class _CausalMixture(_Mixture):
 class _EncoderDecoderMixture(_Mixture):
     """BART, Marian, T5 and their like."""
 
+    def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
+        """The labels shifted right, in the model's own way where it has one (M2M100 and Blenderbot have none)."""
+        if hasattr(self.plain, "prepare_decoder_input_ids_from_labels"):
+            return super().prepare_decoder_input_ids_from_labels(labels)  # type: ignore[no-any-return]
+        start = labels.new_full((len(labels), 1), self.config.decoder_start_token_id)
+        shifted = torch.cat([start, labels[:, :-1]], 1)
+        return shifted.masked_fill_(shifted == IGNORED, self.config.pad_token_id)
+
     @can_return_tuple  # type: ignore[untyped-decorator]
     def forward(
         self,
@@ -226,7 +242,8 @@ class _EncoderDecoderMixture(_Mixture):
             **kwargs,
         )
         hidden = decoder.last_hidden_state
-        if getattr(self.config, "scale_decoder_outputs", False):  # T5: its tied embeddings are of order one
+        scaled_if_tied = self.config.model_type in SCALED_IF_TIED and self.config.tie_word_embeddings
+        if getattr(self.config, "scale_decoder_outputs", scaled_if_tied):  # T5: its tied embeddings are of order one
             hidden = hidden * self.config.d_model**-0.5
         loss, logits = self._head(hidden, labels, num_items_in_batch)
         return Seq2SeqLMOutput(
