@@ -295,6 +295,8 @@ def test_what_cannot_have_a_mixture_is_refused() -> None:
         with_mixture(model_class)(config, mixtures=2)
 
 
+DECODER = {"hidden_size": D, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+MIXTRAL = {**DECODER, "num_key_value_heads": 2, "num_local_experts": 2}
 UDOP = {"d_model": D, "d_kv": 8, "d_ff": 32, "num_layers": 1, "num_heads": 2, "image_size": 32}
 PROPHETNET = {"hidden_size": D, "num_encoder_layers": 1, "num_decoder_layers": 1}
 
@@ -302,6 +304,7 @@ PROPHETNET = {"hidden_size": D, "num_encoder_layers": 1, "num_decoder_layers": 1
 @pytest.mark.parametrize(
     ("family", "kind", "settings", "said"),
     [
+        ("Mixtral", "ForCausalLM", {**MIXTRAL, "output_router_logits": True}, "loss of its routers"),
         ("ProphetNet", "ForConditionalGeneration", PROPHETNET, "built unlike others"),
         ("Udop", "ForConditionalGeneration", UDOP, "built unlike others"),
     ],
@@ -312,6 +315,17 @@ def test_models_that_a_mixture_cannot_follow_are_refused(
     config = getattr(transformers, f"{family}Config")(vocab_size=V, **settings)
     with pytest.raises(InputError, match=f"{family}{kind} .*{said}"):
         with_mixture(getattr(transformers, family + kind))(config, mixtures=2)
+
+
+def test_the_loss_of_routers_is_refused_when_it_is_asked_for_later() -> None:
+    config = transformers.MixtralConfig(vocab_size=V, **MIXTRAL)
+    model, batch = with_mixture(transformers.MixtralForCausalLM)(config, mixtures=2), inputs("llama")
+    assert model(**batch, labels=batch["input_ids"], output_router_logits=False).loss.isfinite()
+    with pytest.raises(InputError, match="loss of its routers"):
+        model(**batch, labels=batch["input_ids"], output_router_logits=True)
+    model.config.output_router_logits = True
+    with pytest.raises(InputError, match="loss of its routers"):
+        model(**batch, labels=batch["input_ids"])
 
 
 # --- Trainer ---------------------------------------------------------------------------------------------------------

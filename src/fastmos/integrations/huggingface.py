@@ -82,6 +82,7 @@ class _Mixture(PreTrainedModel):  # type: ignore[misc]  # transformers is untype
         bent = [name for name in BENDING if getattr(self.config, name, None) not in (None, 1.0)]
         if bent:
             raise InputError(f"{self.plain.__name__} changes its logits by {bent[0]}, which a mixture cannot follow")
+        self._check_routers()
         head = MixtureOfSoftmaxes(linear.in_features, linear.out_features, mixtures, bias=linear.bias is not None)
         head.weight = linear.weight
         if hasattr(self, "final_logits_bias"):  # BART, Marian: a fixed bias, ours too, and saved by them
@@ -118,8 +119,17 @@ class _Mixture(PreTrainedModel):  # type: ignore[misc]  # transformers is untype
     def _get_name(self) -> str:
         return self.plain.__name__  # by this name Trainer's label smoothing knows whether to shift the labels
 
+    def _check_routers(self, asked: bool | None = None) -> None:
+        """Refuse to leave out the loss that a mixture of experts adds for its routers, where it is asked for it."""
+        if getattr(self.config, "output_router_logits", False) if asked is None else asked:
+            raise InputError(
+                f"{self.plain.__name__} adds a loss of its routers if output_router_logits is set, which the fused "
+                "loss does not hold; set it to False"
+            )
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse a forward that was replaced from outside and reads `lm_head.weight` as if it were the whole layer."""
+        self._check_routers(kwargs.get("output_router_logits"))
         self._mixed = False
         output = super().__call__(*args, **kwargs)
         if not self._mixed:
