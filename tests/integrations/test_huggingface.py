@@ -304,6 +304,9 @@ PROPHETNET = {"hidden_size": D, "num_encoder_layers": 1, "num_decoder_layers": 1
 @pytest.mark.parametrize(
     ("family", "kind", "settings", "said"),
     [
+        ("Gemma2", "ForCausalLM", {**DECODER, "final_logit_softcapping": 1.0}, "logits by final_logit_softcapping"),
+        ("RecurrentGemma", "ForCausalLM", DECODER, "logits by logits_soft_cap"),
+        ("Mamba", "ForCausalLM", {"hidden_size": D, "num_hidden_layers": 1}, "past_key_values"),
         ("Mixtral", "ForCausalLM", {**MIXTRAL, "output_router_logits": True}, "loss of its routers"),
         ("ProphetNet", "ForConditionalGeneration", PROPHETNET, "built unlike others"),
         ("Udop", "ForConditionalGeneration", UDOP, "built unlike others"),

@@ -23,9 +23,16 @@ from fastmos.heads import MixtureOfSoftmaxes
 __all__ = ["with_mixture"]
 
 IGNORED = -100  # the label that carries no loss, everywhere in transformers
-# Settings of models that bend the logits after `lm_head`; bent log-probabilities would no longer be a mixture.
-BENDING = ("final_logit_softcapping", "logit_scale", "logits_scaling", "lm_head_multiplier")
-
+# Settings of models that bend the logits after `lm_head`, and the value at which they do not (a cap always does unless
+# it is None); bent log-probabilities would no longer be a mixture.
+BENDING = {
+    "final_logit_softcapping": None,
+    "logits_soft_cap": None,
+    "output_logit_soft_cap": None,
+    "logit_scale": 1.0,
+    "logits_scaling": 1.0,
+    "lm_head_multiplier": 1.0,
+}
 # Kin of T5 that scale their decoder's output by the width whenever embeddings are tied; T5 has a setting for it.
 SCALED_IF_TIED = ("switch_transformers", "umt5")
 # Models whose `lm_head` reads something else than the last hidden state of a decoder that sees encoded text.
@@ -47,8 +54,10 @@ def with_mixture(model_class: Any) -> Any:
 
 
 def _subclass(plain: Any) -> type[Any]:
-    encoder_decoder = "decoder_input_ids" in inspect.signature(plain.forward).parameters
-    kind = _EncoderDecoderMixture if encoder_decoder else _CausalMixture
+    arguments = inspect.signature(plain.forward).parameters
+    if "past_key_values" not in arguments:  # Mamba, xLSTM
+        raise InputError(f"{plain.__name__} keeps no past_key_values but a state that a mixture cannot follow")
+    kind = _EncoderDecoderMixture if "decoder_input_ids" in arguments else _CausalMixture
     return type(f"Mixture{plain.__name__}", (kind, plain), {"__module__": __name__, "plain": plain})
 
 
@@ -79,7 +88,7 @@ class _Mixture(PreTrainedModel):  # type: ignore[misc]  # transformers is untype
             )
         if self.config.model_type in UNLIKE_OTHERS:
             raise InputError(f"{self.plain.__name__} is built unlike others, in a way that a mixture cannot follow")
-        bent = [name for name in BENDING if getattr(self.config, name, None) not in (None, 1.0)]
+        bent = [name for name, straight in BENDING.items() if getattr(self.config, name, None) not in (None, straight)]
         if bent:
             raise InputError(f"{self.plain.__name__} changes its logits by {bent[0]}, which a mixture cannot follow")
         self._check_routers()
