@@ -1,6 +1,10 @@
 """The mixture in tiny random Hugging Face models: right numbers, generation, training, saving, and what is refused."""
 
+import copy
 import functools
+import pickle
+import subprocess
+import sys
 import types
 from pathlib import Path
 from typing import Any
@@ -235,6 +239,32 @@ def test_saving_loading_and_resizing(family: str, tmp_path: Path) -> None:
     assert torch.equal(resized(**batch).logits, again(**batch).logits)
     again.resize_token_embeddings(V)
     torch.testing.assert_close(again(**batch).logits, model(**batch).logits)
+
+
+class Named(with_mixture(transformers.GPT2LMHeadModel)):  # type: ignore[misc]
+    """A mixture that can be imported by its name."""
+
+
+@pytest.mark.parametrize("family", ["gpt2", "llama", "bart", "t5"])
+def test_pickling_and_copying(family: str, tmp_path: Path) -> None:
+    model, batch = mixture(family), inputs(family)
+    torch.save(model, tmp_path / "model.pt")
+    for again in (torch.load(tmp_path / "model.pt", weights_only=False), copy.deepcopy(model)):
+        assert type(again) is type(model)
+        assert (again.lm_head.weight is again.get_input_embeddings().weight) == (family != "llama")
+        assert torch.equal(again(**batch).logits, model(**batch).logits)
+        torch.nn.init.zeros_(again.lm_head.latent.weight)
+        assert model.lm_head.latent.weight.any()
+
+
+def test_a_pickle_is_read_by_a_new_process(tmp_path: Path) -> None:
+    named = Named(build("gpt2")[1], mixtures=K)
+    assert type(pickle.loads(pickle.dumps(named))) is Named
+    torch.save(mixture("gpt2"), tmp_path / "model.pt")
+    code = "import sys, torch; print(type(torch.load(sys.argv[1], weights_only=False)).__name__)"
+    command = [sys.executable, "-c", code, str(tmp_path / "model.pt")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "MixtureGPT2LMHeadModel", done.stderr
 
 
 @pytest.mark.parametrize("family", ["gpt2", "llama", "bart", "t5"])

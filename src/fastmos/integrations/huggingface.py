@@ -128,6 +128,12 @@ class _Mixture(PreTrainedModel):  # type: ignore[misc]  # transformers is untype
     def _get_name(self) -> str:
         return self.plain.__name__  # by this name Trainer's label smoothing knows whether to shift the labels
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """For pickle and copy: the class has no name to be imported by, so it is made of the plain one again."""
+        if "plain" not in vars(type(self)):  # a subclass somebody wrote, which has a name
+            return super().__reduce_ex__(protocol)
+        return _blank, (self.plain,), self.__dict__
+
     def _check_routers(self, asked: bool | None = None) -> None:
         """Refuse to leave out the loss that a mixture of experts adds for its routers, where it is asked for it."""
         if getattr(self.config, "output_router_logits", False) if asked is None else asked:
@@ -276,6 +282,11 @@ class _EncoderDecoderMixture(_Mixture):
             encoder_hidden_states=encoder_outputs.hidden_states,
             encoder_attentions=encoder_outputs.attentions,
         )
+
+
+def _blank(plain: Any) -> Any:
+    mixture = with_mixture(plain)
+    return mixture.__new__(mixture)
 
 
 def _as_linear(head: MixtureOfSoftmaxes) -> nn.Linear:
