@@ -194,7 +194,8 @@ def test_state_survives_saving_and_copying(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("build", "said"),
     [
-        (lambda: MixtureOfSoftmaxes(4, 7, 0), "mixtures is 0; it must be at least 1"),
+        (lambda: MixtureOfSoftmaxes(4, 7, 0), "mixtures is 0; it must be an integer and at least 1"),
+        (lambda: MixtureOfSoftmaxes(4, 7, 2.5), r"mixtures is 2\.5; it must be an integer and at least 1"),  # type: ignore[arg-type]
         (lambda: MixtureOfContexts(4, 7, -2), "mixtures is -2"),
         (lambda: Softmax(0, 7), "hidden is 0"),
         (lambda: Softmax(4, 0), "codes is 0"),

@@ -35,8 +35,8 @@ class Head(nn.Module):
         super().__init__()
         width = hidden if width is None else width
         for name, size in {"hidden": hidden, "codes": codes, "width": width, "mixtures": mixtures}.items():
-            if size < 1:
-                raise ValueError(f"{name} is {size}; it must be at least 1")
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(f"{name} is {size!r}; it must be an integer and at least 1")
         self.mixtures, self.hidden, self.width = mixtures, hidden, width
         if embedding is not None:
             _check_embedding(embedding, codes, width)

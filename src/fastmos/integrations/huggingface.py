@@ -76,9 +76,9 @@ class _Mixture(PreTrainedModel):  # type: ignore[misc]  # transformers is untype
         if not mixtures:
             raise InputError(f"{type(self).__name__} needs the number of mixtures; give mixtures=9, say")
         super().__init__(config)
-        self.config.mixtures = mixtures
         self._mixed = False
         self.lm_head: MixtureOfSoftmaxes = self._new_head(getattr(self, "lm_head", None), mixtures)
+        self.config.mixtures = mixtures
         self.post_init()  # once more: the head must be there when weights are initialised and tied
 
     def _new_head(self, linear: nn.Module | None, mixtures: int) -> MixtureOfSoftmaxes:
