@@ -78,7 +78,7 @@ class Trainer:
         """Train to the end; a signal saves and leaves."""
         self.journal = journal
         self.groups = self._groups()
-        self.group = next(self.groups)
+        self.group = next(self.groups)  # of the step to come
         with self._listening():
             while not reason_to_end(self.config.training, self.state):
                 if validation_due(self.config.training, self.state):
