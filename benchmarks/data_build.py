@@ -1,12 +1,12 @@
-"""How fast text becomes codes and codes become batches, and in how much memory, at the size of WMT.
+"""How fast text becomes tokens and tokens become batches, and in how much memory, at the size of WMT.
 
-Tokenised Europarl (the folder `europarl` of FASTMOS_DATA) is repeated to the number of pairs asked for, coded with a
-word coding of 30,000 words a side, ordered for an epoch and cut into batches:
+Tokenized Europarl (the folder `europarl` of FASTMOS_DATA) is repeated to the number of pairs asked for, encoded with a
+word tokenizer of 30,000 words a side, ordered for an epoch and cut into batches:
 
     FASTMOS_DATA=... python benchmarks/data_build.py --output out/data_build.json --page docs/scaling.md
 
-A quarter of the text is coded first, to show that memory does not grow with it. Repeated lines cost what new ones do: a
-word coding remembers nothing. `--page` puts the figures into the marked place of that page.
+A quarter of the text is encoded first, to show that memory does not grow with it. Repeated lines cost what new ones do:
+a word tokenizer remembers nothing. `--page` puts the figures into the marked place of that page.
 """
 
 import json
@@ -14,18 +14,18 @@ import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from argparse import ArgumentParser, Namespace
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from itertools import chain, islice, repeat
 from pathlib import Path
 from typing import Any
 
-import tyro
-
-from fastmos.codings import Text, WordCoding, load_coding
-from fastmos.data import encode_files
+from fastmos.data.tokenized import encode_files
 from fastmos.errors import InputError
-from fastmos.files import provenance, read_lines, write_json, written_whole
+from fastmos.files import read_lines, write_json, written_whole
+from fastmos.provenance import provenance
+from fastmos.tokenizers import Pretokenizer, WordTokenizer, load_tokenizer
 
 SIDES = ("de", "en")
 WMT_EN_FR = 36_000_000  # pairs
@@ -33,13 +33,13 @@ WATCH_EVERY_SECONDS = 0.02
 
 
 def main(
-    pairs: int = 5_000_000,
-    sides: tuple[str, ...] = SIDES,
-    tokens: int = 25_000,
-    processes: int | None = None,
-    folder: Path | None = None,
-    output: Path | None = None,
-    page: Path | None = None,
+    pairs: int,
+    sides: Sequence[str],
+    tokens: int,
+    processes: int | None,
+    folder: Path | None,
+    output: Path | None,
+    page: Path | None,
 ) -> None:
     """Build, order and batch `pairs` pairs of text, in a temporary place below `folder`."""
     corpus = Path(os.environ.get("FASTMOS_DATA", "")) / "europarl"
@@ -66,10 +66,9 @@ def main(
 
 
 def prepare(corpus: Path, side: str, place: Path, pairs: int) -> None:
-    """Tokenise the corpus, learn its coding, and write it over and over until there are lines enough."""
-    text = Text("moses", side)
-    lines = [" ".join(words) for words in text.split(list(islice(read_lines(corpus), pairs)))]
-    WordCoding.learn(lines, size=30_000).save(place / f"coding.{side}.json")
+    """Tokenize the corpus, learn its tokenizer, and write it over and over until there are lines enough."""
+    lines = [" ".join(words) for words in Pretokenizer(side).split(list(islice(read_lines(corpus), pairs)))]
+    WordTokenizer.learn(lines, vocab_size=30_000).save(place / f"tokenizer.{side}.json")
     for name, count in (("quarter", pairs // 4), ("whole", pairs)):
         with open(place / f"{name}.{side}", "w", encoding="utf-8") as file:
             file.writelines(f"{line}\n" for line in islice(endless(lines), count))
@@ -80,33 +79,33 @@ def endless(lines: list[str]) -> Iterator[str]:
 
 
 def build(place: Path, name: str, side: str, processes: int | None) -> dict[str, Any]:
-    """Code one file; the second time it is only hashed and mapped."""
-    coding = load_coding(place / f"coding.{side}.json")
+    """Tokenize one file; the second time it is only hashed and mapped."""
+    tokenizer = load_tokenizer(place / f"tokenizer.{side}.json")
     start = time.perf_counter()
-    text = encode_files([place / name], coding, place / "cache", processes=processes)
+    text = encode_files([place / name], tokenizer, place / "cache", processes=processes)
     seconds = time.perf_counter() - start
     size = (place / name).stat().st_size
     return {
         "seconds": seconds,
         "lines": len(text),
-        "codes": len(text.codes),
+        "tokens": len(text.tokens),
         "lines per second": len(text) / seconds,
         "megabytes of text": size / 1e6,
-        "megabytes of cache": (text.codes.nbytes + text.offsets.nbytes) / 1e6,
+        "megabytes of cache": (text.tokens.nbytes + text.offsets.nbytes) / 1e6,
     }
 
 
-def order(place: Path, sides: tuple[str, ...], tokens: int) -> dict[str, Any]:
-    """Order an epoch over the codes built before, and make some 200 batches here and there in it."""
-    from fastmos.data import SentenceBatches
+def order(place: Path, sides: Sequence[str], tokens: int) -> dict[str, Any]:
+    """Order an epoch over the tokens built before, and make some 200 batches here and there in it."""
+    from fastmos.data.batches import SentenceBatches
 
     texts = []
     for side in sides:
-        coding = load_coding(place / f"coding.{side}.json")
-        texts.append(encode_files([place / f"whole.{side}"], coding, place / "cache"))
+        tokenizer = load_tokenizer(place / f"tokenizer.{side}.json")
+        texts.append(encode_files([place / f"whole.{side}"], tokenizer, place / "cache"))
     source, target = texts[0] if len(texts) > 1 else None, texts[-1]
     start = time.perf_counter()
-    batches = SentenceBatches(target, source, tokens=tokens, max_length=250)
+    batches = SentenceBatches(target, source, max_tokens=tokens, max_length=250)
     opened = time.perf_counter()
     steps = batches.steps(0)
     ordered = time.perf_counter()
@@ -114,18 +113,18 @@ def order(place: Path, sides: tuple[str, ...], tokens: int) -> dict[str, Any]:
     cells = real = 0
     for step in chosen:
         batch = next(batches.epoch(0, start=step))
-        cells, real = cells + batch.target.numel(), real + batch.tokens
+        cells, real = cells + batch.target.numel(), real + batch.num_tokens
     return {
         "seconds to open": opened - start,
         "seconds to order": ordered - opened,
         "milliseconds per batch": 1e3 * (time.perf_counter() - ordered) / len(chosen),
         "steps": steps,
-        "pairs left out": batches.left_out,
+        "pairs left out": batches.empty + batches.overlong,
         "share of targets that are not padding": real / cells,
     }
 
 
-def extrapolate(figures: dict[str, Any], sides: tuple[str, ...]) -> dict[str, float]:
+def extrapolate(figures: dict[str, Any], sides: Sequence[str]) -> dict[str, float]:
     """What 36M pairs take if each takes what it took here: all of it is linear in pairs, as pools have a fixed size."""
     factor = WMT_EN_FR / figures["pairs"]
     return {
@@ -139,7 +138,7 @@ def extrapolate(figures: dict[str, Any], sides: tuple[str, ...]) -> dict[str, fl
     }
 
 
-def table(report: dict[str, Any], sides: tuple[str, ...]) -> str:
+def table(report: dict[str, Any], sides: Sequence[str]) -> str:
     """The figures as Markdown, and where they come from."""
     figures, made = report["figures"], report["provenance"]
     epoch, large = figures["epoch"], figures["extrapolation"]
@@ -217,5 +216,18 @@ def resident(pid: int) -> int:
     return own + sum(resident(int(child)) for child in children)
 
 
+def arguments() -> Namespace:
+    """The options of the command line, which are the arguments of `main`."""
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--pairs", metavar="N", type=int, default=5_000_000)
+    parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
+    parser.add_argument("--tokens", metavar="N", type=int, default=25_000)
+    parser.add_argument("--processes", metavar="N", type=int)
+    parser.add_argument("--folder", metavar="FOLDER", type=Path)
+    parser.add_argument("--output", metavar="FILE", type=Path)
+    parser.add_argument("--page", metavar="FILE", type=Path)
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    tyro.cli(main)
+    main(**vars(arguments()))

@@ -4,7 +4,7 @@
 
 JoeyNMT lives in an environment of its own (`--joeynmt-env`), which is made if it is not there. Each contender is a
 process with a model in it that trains or translates when told to; only one works at a time, and they take turns in
-every round. The training that is measured is also what the translating models have learnt. benchmarks/README.md says
+every round. The training that is measured is also what the translating models have learned. benchmarks/README.md says
 what is compared and where the two differ.
 """
 
@@ -14,36 +14,51 @@ import random
 import subprocess
 import sys
 import tempfile
+from argparse import ArgumentParser, Namespace
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from itertools import accumulate
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any
 
-import tyro
-
-from fastmos.bench.measure import Timing
-from fastmos.codings import WordCoding
-from fastmos.data import SentenceBatches, encode_files
+from fastmos.data.batches import SentenceBatches
+from fastmos.data.tokenized import encode_files
 from fastmos.errors import InputError
-from fastmos.files import provenance, read_lines, write_json, written_whole
+from fastmos.files import read_lines, write_json, written_whole
+from fastmos.measure import Timing
 from fastmos.progress import progress
+from fastmos.provenance import provenance
+from fastmos.tokenizers import WordTokenizer
 
 HERE = Path(__file__).resolve().parent
-SPECIAL_CODES = 4  # in both toolkits
+SPECIAL_TOKENS = 4  # in both toolkits
 WARM_UP = 2  # steps of training, not measured
 BODIES = {
-    "lstm": {"width": 256, "layers": 1, "inner": 1, "heads": 1, "dropout": 0.2, "rate": 1e-3},
-    "transformer": {"width": 256, "layers": 3, "inner": 1024, "heads": 4, "dropout": 0.1, "rate": 5e-4},
+    "lstm": {"hidden_size": 256, "num_layers": 1, "dropout": 0.2, "learning_rate": 1e-3},
+    "transformer": {
+        "hidden_size": 256,
+        "num_layers": 3,
+        "ffn_size": 1024,
+        "num_heads": 4,
+        "dropout": 0.1,
+        "learning_rate": 5e-4,
+    },
 }
 BASE = "JoeyNMT"
+SOFTMAX: dict[str, Any] = {"type": "softmax"}
 CONTENDERS: dict[str, dict[str, Any]] = {
-    BASE: {"script": "with_joeynmt.py", "mixtures": 1, "given": False},
-    "JoeyNMT, fastmos's batches": {"script": "with_joeynmt.py", "mixtures": 1, "given": True},
-    "fastmos": {"script": "with_fastmos.py", "mixtures": 1, "given": False},
-    "fastmos, K = 9": {"script": "with_fastmos.py", "mixtures": 9, "given": False},
+    BASE: {"script": "with_joeynmt.py", "head": SOFTMAX, "given": False},
+    "JoeyNMT, fastmos's batches": {"script": "with_joeynmt.py", "head": SOFTMAX, "given": True},
+    "fastmos": {"script": "with_fastmos.py", "head": SOFTMAX, "given": False},
+    "fastmos, K = 9": {"script": "with_fastmos.py", "head": {"type": "mos", "mixtures": 9}, "given": False},
+    "fastmos, shortlist, K = 9": {
+        "script": "with_fastmos.py",
+        "head": {"type": "shortlist", "mixtures": 9},
+        "given": False,
+    },
 }
 
 
@@ -59,17 +74,12 @@ class Plan:
     beam: int = 5
     longest: int = 50  # decoding steps of a sentence
     fixed: int = 20  # decoding steps of every sentence where work is made equal
-    codes: int = 10_000  # on either side
+    vocab_size: int = 10_000  # on either side
+    pairs: int = 29_000  # of generated text
     seed: int = 1
 
 
-def main(
-    plan: Plan = Plan(),  # noqa: B008 (frozen)
-    bodies: tuple[str, ...] = tuple(BODIES),
-    joeynmt_env: Path = Path("out/joeynmt-env"),
-    output: Path | None = None,
-    page: Path | None = None,
-) -> None:
+def main(plan: Plan, bodies: Sequence[str], joeynmt_env: Path, output: Path | None, page: Path | None) -> None:
     """Measure, print a table, and keep the figures in `output` and in the marked place of `page`."""
     pythons = {"with_fastmos.py": Path(sys.executable), "with_joeynmt.py": joeynmt_python(joeynmt_env)}
     with tempfile.TemporaryDirectory() as folder:
@@ -111,8 +121,8 @@ def prepare(folder: Path, plan: Plan) -> str:
         lines = [pair[number] for pair in train]
         write_lines(folder / f"train.{side}", lines)
         counts = Counter(word for line in lines for word in line.split())
-        words = sorted(counts, key=lambda word: (-counts[word], word))[: plan.codes - SPECIAL_CODES]
-        words += [f"unused-{rank}" for rank in range(len(words), plan.codes - SPECIAL_CODES)]
+        words = sorted(counts, key=lambda word: (-counts[word], word))[: plan.vocab_size - SPECIAL_TOKENS]
+        words += [f"unused-{rank}" for rank in range(len(words), plan.vocab_size - SPECIAL_TOKENS)]
         write_lines(folder / f"words.{side}", words)
     # Longest first, as fastmos groups lines itself: then the batches of both are the same.
     test = sorted(
@@ -121,11 +131,11 @@ def prepare(folder: Path, plan: Plan) -> str:
     write_lines(folder / "test.de", test)
     target, source = (
         encode_files(
-            [folder / f"train.{side}"], WordCoding(list(read_lines(folder / f"words.{side}"))), folder / "cache"
+            [folder / f"train.{side}"], WordTokenizer(list(read_lines(folder / f"words.{side}"))), folder / "cache"
         )
         for side in ("en", "de")
     )
-    batches = SentenceBatches(target, source, tokens=plan.tokens, seed=plan.seed)
+    batches = SentenceBatches(target, source, max_tokens=plan.tokens, max_length=256, seed=plan.seed)
     (folder / "batches.json").write_text(json.dumps([batch.index.tolist() for batch in batches.epoch(0)]))
     return f"{about}: {len(train):,} pairs to learn from, {len(test):,} lines to translate"
 
@@ -142,14 +152,14 @@ def multi30k() -> tuple[list[tuple[str, str]], list[str], str]:
 def cipher(plan: Plan) -> tuple[list[tuple[str, str]], list[str], str]:
     """A language in which every word has one translation, with Zipf's frequencies and the size of Multi30k."""
     numbers = random.Random(plan.seed)
-    words = plan.codes - SPECIAL_CODES
+    words = plan.vocab_size - SPECIAL_TOKENS
     weights = list(accumulate(1 / rank for rank in range(1, words + 1)))
 
     def line() -> list[int]:
         return numbers.choices(range(words), cum_weights=weights, k=max(3, round(numbers.lognormvariate(2.5, 0.3))))
 
     pairs = [
-        (" ".join(f"w{n}" for n in one), " ".join(f"x{n}" for n in one)) for one in (line() for _ in range(29_000))
+        (" ".join(f"w{n}" for n in one), " ".join(f"x{n}" for n in one)) for one in (line() for _ in range(plan.pairs))
     ]
     return pairs, [" ".join(f"w{n}" for n in line()) for _ in range(1_000)], "generated text (word-for-word cipher)"
 
@@ -206,7 +216,14 @@ def compare(body: str, folder: Path, pythons: dict[str, Path], plan: Plan) -> di
         running = {}
         for name, choice in CONTENDERS.items():
             script = choice["script"]
-            spec = {**BODIES[body], **choice, "body": body, "tokens": plan.tokens, "clip": 1.0, "seed": plan.seed}
+            spec = {
+                **BODIES[body],
+                **choice,
+                "body": body,
+                "tokens": plan.tokens,
+                "clip_grad_norm": 1.0,
+                "seed": plan.seed,
+            }
             spec |= {"folder": str(folder), "name": f"{body} {name}"}
             running[name] = stack.enter_context(closing(Contender(pythons[script], script, spec)))
         return {measure: in_turns(running, commands[measure], plan, f"{body}, {measure}") for measure in commands}
@@ -243,19 +260,19 @@ def table(report: dict[str, Any]) -> str:
     plan, all_figures = report["plan"], report["figures"]
     titles = [title.format(**plan) for title, _, _ in COLUMNS.values()]
     rows = [f"| | {' | '.join(titles)} |", "|---|" + "---:|" * len(titles)]
-    learnt = ["| | loss at the end, nats a token | codes a translation |", "|---|---:|---:|"]
+    learned = ["| | loss at the end, NLL a token | tokens a translation |", "|---|---:|---:|"]
     for body, figures in all_figures.items():
         for name in CONTENDERS:
             speeds = [speed(figures[measure], name, counted, form) for measure, (_, counted, form) in COLUMNS.items()]
             rows.append(f"| {body}: {name} | {' | '.join(speeds)} |")
             loss = figures["training"][name][-1]["loss"]
-            learnt.append(f"| {body}: {name} | {loss:.2f} | {length(figures['free'], name)} |")
+            learned.append(f"| {body}: {name} | {loss:.2f} | {length(figures['free'], name)} |")
     about = (
         f"{report['data']}. Medians of {plan['rounds']} rounds; in brackets how many times JoeyNMT's speed in the same "
         "round that is: median, and half the distance between the quartiles."
     )
     source = "`{command}`, {date}, {machine}, {cores} cores, one thread, torch {torch}, JoeyNMT 2.3.0, commit {commit}"
-    return "\n".join([*rows, "", about, source.format(**report["provenance"]), "", *learnt])
+    return "\n".join([*rows, "", about, source.format(**report["provenance"]), "", *learned])
 
 
 def speed(answers: Answers, name: str, counted: str, form: str) -> str:
@@ -276,8 +293,8 @@ def pace(answers: list[dict[str, float]], counted: str) -> Timing:
 
 
 def length(answers: Answers, name: str) -> str:
-    """Codes of a translation, which is the same in every round."""
-    return f"{answers[name][0]['codes'] / answers[name][0]['lines']:.1f}" if name in answers else "-"
+    """Tokens of a translation, which is the same in every round."""
+    return f"{answers[name][0]['tokens'] / answers[name][0]['lines']:.1f}" if name in answers else "-"
 
 
 def fill(page: Path, text: str) -> None:
@@ -291,5 +308,19 @@ def fill(page: Path, text: str) -> None:
         file.write(f"{before}{begin}\n{text}\n{end}{after}")
 
 
+def arguments() -> Namespace:
+    """The options of the command line: those of the plan, and what `main` takes."""
+    parser = ArgumentParser(description=__doc__)
+    for field in fields(Plan):
+        parser.add_argument(f"--{field.name.replace('_', '-')}", metavar="N", type=int, default=field.default)
+    parser.add_argument("--bodies", nargs="+", choices=list(BODIES), default=list(BODIES))
+    parser.add_argument("--joeynmt-env", metavar="FOLDER", type=Path, default=Path("out/joeynmt-env"))
+    parser.add_argument("--output", metavar="FILE", type=Path)
+    parser.add_argument("--page", metavar="FILE", type=Path)
+    return parser.parse_args()
+
+
 if __name__ == "__main__":
-    tyro.cli(main)
+    given = arguments()
+    plan = Plan(**{field.name: getattr(given, field.name) for field in fields(Plan)})
+    main(plan, given.bodies, given.joeynmt_env, given.output, given.page)

@@ -12,7 +12,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, Trainer, TrainingArguments
 
 from fastmos.integrations.huggingface import with_mixture
 
-LETTERS, LENGTH = 16, 5  # codes 0 to 15; a line is 5 of them and the same 5 again
+LETTERS, LENGTH = 16, 5  # tokens 0 to 15; a line is 5 of them and the same 5 again
 
 
 def lines(count: int, seed: int) -> torch.Tensor:

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from fastmos import doctor
-from fastmos.cli.head import doctor as command
+from fastmos.cli import dispatch
+from fastmos.heads import products
 
 
 def in_this_process(device: str, numbers: str, smoothing: str) -> float:
@@ -19,10 +20,11 @@ def test_the_report(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixtu
     monkeypatch.setattr(doctor, "_in_process_of_its_own", in_this_process)
     for name in ("USER", "LOGNAME"):
         monkeypatch.setenv(name, "somebody")
-    command()
+    dispatch(["doctor"])
     report = capsys.readouterr().out
     assert f"torch {torch.__version__}" in report
     assert "transformers " in report
+    assert f"products of float32: {products.describe()}\n" in report
     assert report.count(" ok\n") == 9 * (1 + torch.cuda.device_count())
     assert report.endswith("all is well\n")
     assert "somebody" not in report
@@ -46,7 +48,7 @@ def test_a_wrong_loss_fails_the_examination(
     monkeypatch.setattr(doctor, "self_check", wrong)
     monkeypatch.setattr(doctor, "_in_process_of_its_own", in_this_process)
     with pytest.raises(SystemExit) as ended:
-        command()
+        dispatch(["doctor"])
     assert ended.value.code == 1
     report = capsys.readouterr().out
     assert "1.0e-03 FAILED" in report
@@ -61,5 +63,5 @@ def test_what_dies_is_not_available_and_no_failure(
     dying.write_text("#!/bin/sh\nkill -ILL $$\n")
     dying.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(dying))
-    command()
+    dispatch(["doctor"])
     assert capsys.readouterr().out.count("not available (SIGILL)") >= 3

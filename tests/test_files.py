@@ -3,13 +3,12 @@
 import errno
 import gzip
 import os
-import sys
 from pathlib import Path
 
 import pytest
 
 from fastmos.errors import InputError
-from fastmos.files import check_output, printable, provenance, read_json, read_lines, write_json, written_whole
+from fastmos.files import check_output, printable, read_json, read_lines, write_json, written_whole
 
 
 @pytest.mark.parametrize(
@@ -101,17 +100,6 @@ def test_no_file_is_written_over_a_folder(name: str, tmp_path: Path, monkeypatch
     with pytest.raises(InputError, match="is a folder; give the name of a file"), written_whole(name):
         pass
     assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("program", ["/env/bin/fastmos", "/env/lib/fastmos/__main__.py"])
-def test_a_figure_names_the_command_that_made_it(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "argv", [program, "bench", "head"])
-    assert provenance(3)["command"] == "fastmos bench head"
-
-
-def test_a_figure_can_be_made_without_git(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "")
-    assert provenance(3)["commit"] == ""
 
 
 def test_an_output_is_tried_before_the_work(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """What both contenders share: commands in, measured answers out, one JSON object a line. Needs nothing but Python.
 
 {"do": "train", "steps": 8}     ->  {"seconds": ..., "processor": ..., "tokens": ..., "loss": ...}
-{"do": "translate", ...}        ->  {"seconds": ..., "processor": ..., "lines": ..., "codes": ...}
+{"do": "translate", ...}        ->  {"seconds": ..., "processor": ..., "lines": ..., "tokens": ...}
 """
 
 import json
@@ -12,14 +12,14 @@ from typing import Any, Protocol
 
 
 class Contender(Protocol):
-    """A toolkit with a model, its optimiser and the data in it."""
+    """A toolkit with a model, its optimizer and the data in it."""
 
     def train(self, steps: int) -> dict[str, float]:
-        """Learn from so many batches: target tokens (eos counts, padding does not), and the loss of each in nats."""
+        """Learn from so many batches: target tokens (eos counts, padding does not), and the NLL of each."""
         ...
 
     def translate(self, beam: int, batch: int, shortest: int, longest: int) -> dict[str, float]:
-        """Translate the test lines, without length penalty: how many they are, and how many codes were written.
+        """Translate the test lines, without length penalty: how many they are, and how many tokens were written.
 
         `longest` is the number of decoding steps a sentence may take; the first `shortest` of them cannot end it.
         """

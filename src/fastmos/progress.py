@@ -1,5 +1,6 @@
-"""Long work shows how far it is: a bar with rate and ETA on a terminal, plain log lines elsewhere."""
+"""Long work shows how far it is: a bar with speed and ETA on a terminal if rich is installed, plain lines elsewhere."""
 
+import importlib.util
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -11,10 +12,15 @@ LOG_EVERY_SECONDS = 30.0
 
 def progress(items: Iterable[T], what: str, total: int | None = None, done: int = 0) -> Iterator[T]:
     """Pass the items through while showing, on standard error, how many of `total` are done (`done` of them before)."""
-    if sys.stderr.isatty():
+    if draws_bars():
         yield from _bar(items, what, total, done)
     else:
         yield from _log_lines(items, what, total, done)
+
+
+def draws_bars() -> bool:
+    """Is standard error a terminal, and rich installed?"""
+    return sys.stderr.isatty() and importlib.util.find_spec("rich") is not None
 
 
 def _bar(items: Iterable[T], what: str, total: int | None, done: int) -> Iterator[T]:

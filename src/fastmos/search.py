@@ -1,38 +1,33 @@
-"""Search for good outputs of a model: beam search, greedy search, and sampling.
+"""Beam search and sampling.
 
-All of them walk the cached states of a model (`start`, `step`, `reorder`; see `fastmos.models.generator`) and never
-emit what the coding does not allow. Codes that may not come next get probability 0 without renormalising, so the
-log-probability of a hypothesis is the one the model gives it when it is scored.
+Both use the cached states of a model (`start`, `step`, `reorder`; see `fastmos.models.generator`) and give only tokens
+that the tokenizer allows. Other tokens get probability 0 without renormalizing, so the log-probability of a hypothesis
+is the one that the model gives it in scoring. Where a model puts off a part of its log-probabilities, it is asked for
+those rows in which they could change the result: the result is that of the whole distribution.
 """
 
-from collections.abc import Callable
+import math
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from fastmos.codings import Coding
 from fastmos.data.batches import Batch
 from fastmos.errors import InputError
+from fastmos.heads import PartialLogProbs
+from fastmos.tokenizers import Tokenizer
 
-Normalise = Literal["none", "gnmt", "average"]
+Number = TypeVar("Number", float, Tensor)
 
-# What a log-probability is divided by, for `length` codes including eos. Must not fall with the length.
-PENALTIES: dict[str, Callable[[Tensor, float], Tensor]] = {
-    "none": lambda length, alpha: torch.ones_like(length),
-    "gnmt": lambda length, alpha: ((5 + length) / 6) ** alpha,  # Wu et al. 2016, equation 14
-    "average": lambda length, alpha: length,
-}
-
-BLOCK = 64  # codes whose maximum is taken first, to find the best of many
+BLOCK = 64  # tokens whose maximum is taken first, to find the best of many
 
 
 class Model(Protocol):
-    """What search asks of a model."""
+    """What search needs of a model."""
 
     def start(self, batch: Batch) -> Any: ...
-    def step(self, codes: Tensor, state: Any) -> tuple[Tensor, Any]: ...
+    def step(self, tokens: Tensor, state: Any) -> tuple[Tensor | PartialLogProbs, Any]: ...
     def reorder(self, state: Any, rows: Tensor, sentences: Tensor | None = None) -> Any: ...
 
 
@@ -40,69 +35,80 @@ class Model(Protocol):
 class Hypothesis:
     """One output for a line."""
 
-    codes: list[int]  # without eos
-    log_prob: float  # of the codes, and of eos if finished
-    score: float  # the log-probability normalised for length: what the search ranks by
-    finished: bool  # ended by eos; False only where the coding or the model never let it end
+    tokens: list[int]  # without eos
+    log_prob: float  # of the tokens, and of eos if finished
+    score: float  # the log-probability divided by the length penalty; the best hypothesis has the highest
+    finished: bool  # ended by eos; False only if the tokenizer or the model never allowed eos
 
 
 @torch.inference_mode()
 def beam_search(
     model: Model,
-    coding: Coding,
+    tokenizer: Tokenizer,
     batch: Batch,
     *,
-    beam: int = 5,
+    beam_size: int = 5,
     nbest: int = 1,
-    normalise: Normalise = "none",
-    alpha: float = 0.6,
-    min_length: int = 0,
+    length_penalty: float = 0.0,
     max_length: int | Tensor = 100,
 ) -> list[list[Hypothesis]]:
     """The `nbest` best outputs of each line, best first.
 
-    A hypothesis is finished where eos is among its sentence's `beam` best continuations; the `beam` best others go on.
-    A sentence is done when none of them can come to beat its finished ones, however likely their continuations are.
-    Lengths count codes without eos; `max_length` may differ by line [B]. A word begun at the limit is completed.
+    Where eos is among the `beam_size` best continuations of a sentence, a hypothesis is finished; the `beam_size` best
+    other continuations are kept. The search of a sentence ends when none of them can beat its finished ones.
+    The score is the log-probability divided by ((5 + length) / 6) ** length_penalty (Wu et al. 2016, equation 14).
+    `max_length` counts tokens without eos and may differ by line [B]; a word that starts at the limit is completed.
     """
-    if not 1 <= nbest <= beam:
-        raise InputError(f"{nbest} best of a beam of {beam}: needs 1 <= nbest <= beam")
-    if normalise not in PENALTIES or alpha < 0:
-        raise InputError(f"normalise {normalise!r}, alpha {alpha}: needs one of {', '.join(PENALTIES)} and alpha >= 0")
-    penalty = PENALTIES[normalise]
+    if not 1 <= nbest <= beam_size:
+        raise InputError(f"nbest is {nbest} and beam_size {beam_size}; give 1 <= nbest <= beam_size")
+    if length_penalty < 0:
+        raise InputError(f"length_penalty is {length_penalty}; give 0 (none) or more")
     _check_mode(model)
-    # The books are kept on the CPU, and a GPU is asked once a step: every answer is waited for.
-    device, longest = batch.inputs.device, _limits(min_length, max_length, batch).cpu()  # [B]
+    # Hypotheses are kept on the CPU, so that a GPU is waited for only once a step.
+    device, longest = batch.inputs.device, _limits(max_length, batch).cpu()  # [B]
     found: list[list[Hypothesis]] = [[] for _ in longest]
     lines = torch.arange(len(longest))  # [B] of the sentences still searched
-    highest = penalty(longest.double() + 2, alpha)  # [B] of the longest: one more code may complete a word, then eos
-    worst = torch.full_like(highest, -torch.inf)  # [B] what a score must exceed to be among the best
-    live = torch.zeros_like(highest)[:, None]  # [B, w] log-probabilities of the hypotheses that go on, best first
-    past = longest.new_full((len(longest), 1, 1), coding.bos)  # [B, w, time + 1] their codes
+    highest = _penalty(longest.double() + 2, length_penalty)  # [B] at the limit, one token to complete a word, and eos
+    worst = torch.full_like(highest, -torch.inf)  # [B] the score that a new hypothesis must exceed
+    live = torch.zeros_like(highest)[:, None]  # [B, w] log-probabilities of unfinished hypotheses, best first
+    past = longest.new_full((len(longest), 1, 1), tokenizer.bos)  # [B, w, time + 1] their tokens
     state = model.start(batch) if len(batch) else None
     time = 0
     while len(lines):
         sentences, width = past.shape[:2]
         last = past[:, :, -1].flatten().to(device, non_blocking=True)  # [N]
-        log_probs, state = model.step(last, state)  # [N, V]
-        _forbid(log_probs, coding, last, time < min_length, (time >= longest).repeat_interleave(width))
+        given, state = model.step(last, state)
+        log_probs = given.known if isinstance(given, PartialLogProbs) else given  # [N, V]
+        at_limit = (time >= longest).repeat_interleave(width)  # [N]
+        _forbid(log_probs, tokenizer, last, at_limit)
 
-        # The best continuations of each sentence [B, 2 beam]: so many that without eos `beam` are left.
-        total, parents, codes = (x.cpu() for x in _best(live.to(device, non_blocking=True), log_probs, 2 * beam))
-        del log_probs  # the next ones take its memory: fresh pages cost a tenth of a step
+        # The best continuations of each sentence [B, 2 beam_size]: enough for `beam_size` without eos.
+        best = _best(live.to(device, non_blocking=True), log_probs, 2 * beam_size)
+        if isinstance(given, PartialLogProbs):
+            upper = live + given.bound.view_as(live)  # [B, w] of the continuations that are missing
+            enters = upper >= _least_kept(best, tokenizer.eos, beam_size)[:, None]
+            enters &= upper / highest[:, None] > worst[:, None]
+            no_eos = log_probs[:, tokenizer.eos] == -torch.inf  # so far; at the limit nothing else matters
+            rows = no_eos.where(at_limit, enters.flatten()).nonzero()[:, 0]
+            if len(rows):
+                given.complete(rows)
+                _forbid(log_probs, tokenizer, last, at_limit)
+                best = _best(live, log_probs, 2 * beam_size)
+        total, parents, tokens = (x.cpu() for x in best)
+        del given, log_probs  # so that the next ones reuse their memory: fresh pages cost a tenth of a step
 
-        ended = codes == coding.eos
-        norm = float(penalty(torch.tensor(time + 1.0, dtype=torch.float64), alpha))
-        good = ended[:, :beam] & (total[:, :beam] / norm > worst[:, None])
-        good &= good.cumsum(1) <= nbest  # they come best first
+        ended = tokens == tokenizer.eos
+        norm = _penalty(time + 1.0, length_penalty)
+        good = ended[:, :beam_size] & (total[:, :beam_size] / norm > worst[:, None])
+        good &= good.cumsum(1) <= nbest  # best first
         for b, rank in good.nonzero().tolist():
             new = _hypothesis(past[b, parents[b, rank]], total[b, rank], norm, finished=True)
             worst[b] = _enter(found[lines[b]], new, nbest)
 
-        grown, order = total.masked_fill(ended, -torch.inf).topk(min(beam, total.shape[1]))  # [B, beam]
+        grown, order = total.masked_fill(ended, -torch.inf).topk(min(beam_size, total.shape[1]))  # [B, beam_size]
         hopeless = (grown / highest[:, None] <= worst[:, None]) | (time > longest)[:, None]
         for b in hopeless[:, 0].nonzero()[:, 0].tolist():
-            if not found[lines[b]]:  # nothing may follow, or a word never ended: give what there was before
+            if not found[lines[b]]:  # nothing may follow, or a word never ends: take what there is
                 found[lines[b]].append(_hypothesis(past[b, 0], live[b, 0], norm, finished=False))
 
         # Keep the hypotheses that can win, in the sentences that have any.
@@ -110,11 +116,23 @@ def beam_search(
         kept = order[stay, : int((~hopeless).sum(1).max())]  # [B', w']
         rows = parents[stay].gather(1, kept) + width * stay[:, None]  # [B', w'] among the N
         state = model.reorder(state, rows.flatten().to(device), stay.to(device) if len(stay) < sentences else None)
-        past = torch.cat([past.flatten(0, 1)[rows], codes[stay].gather(1, kept)[..., None]], 2)
+        past = torch.cat([past.flatten(0, 1)[rows], tokens[stay].gather(1, kept)[..., None]], 2)
         live = grown.masked_fill(hopeless, -torch.inf)[stay, : kept.shape[1]]
         lines, longest, highest, worst = lines[stay], longest[stay], highest[stay], worst[stay]
         time += 1
     return found
+
+
+def _least_kept(best: tuple[Tensor, Tensor, Tensor], eos: int, beam_size: int) -> Tensor:
+    """The log-probability [B] of the last continuation that a beam keeps of the best ones [B, k] of each sentence."""
+    total, _, tokens = best
+    return total.masked_fill(tokens == eos, -torch.inf).topk(min(beam_size, total.shape[1])).values[:, -1]
+
+
+def _penalty(length: Number, length_penalty: float) -> Number:
+    """What a log-probability is divided by, for `length` tokens including eos."""
+    divisor: Number = ((5 + length) / 6) ** length_penalty
+    return divisor
 
 
 def _hypothesis(past: Tensor, log_prob: Tensor, norm: float, finished: bool) -> Hypothesis:
@@ -122,24 +140,17 @@ def _hypothesis(past: Tensor, log_prob: Tensor, norm: float, finished: bool) -> 
 
 
 def _enter(best: list[Hypothesis], new: Hypothesis, nbest: int) -> float:
-    """Put a hypothesis among the best found; gives the score that the next must exceed."""
+    """Add a hypothesis to the best found; returns the score that the next one must exceed."""
     best.append(new)
     best.sort(key=lambda hypothesis: hypothesis.score, reverse=True)
     del best[nbest:]
     return best[-1].score if len(best) == nbest else -torch.inf
 
 
-def greedy(
-    model: Model, coding: Coding, batch: Batch, *, min_length: int = 0, max_length: int | Tensor = 100
-) -> list[list[Hypothesis]]:
-    """The most likely code at every step: a beam of one."""
-    return beam_search(model, coding, batch, beam=1, min_length=min_length, max_length=max_length)
-
-
 @torch.inference_mode()
 def sample(
     model: Model,
-    coding: Coding,
+    tokenizer: Tokenizer,
     batch: Batch,
     *,
     samples: int = 1,
@@ -147,51 +158,55 @@ def sample(
     top_k: int | None = None,
     top_p: float | None = None,
     seed: int = 0,
-    min_length: int = 0,
     max_length: int | Tensor = 100,
 ) -> list[list[Hypothesis]]:
-    """Random outputs of each line, drawn from the model's distribution; the same seed and batch draw the same.
+    """Random outputs of each line, sampled from the model's distribution; the same seed and batch give the same.
 
-    A temperature below 1 sharpens the distribution; `top_k` keeps the k likeliest codes, `top_p` the fewest likeliest
-    whose probabilities sum to p. The log-probability (and score) is the model's own, before any of that.
+    A temperature below 1 sharpens the distribution; `top_k` keeps the k likeliest tokens, `top_p` the fewest likeliest
+    tokens whose probabilities sum to p. The log-probability and score are those of the unchanged distribution.
     """
     if temperature <= 0 or samples < 1:
-        raise InputError(f"{samples} samples at temperature {temperature}: both must be positive (or search greedily)")
+        raise InputError(f"{samples} samples at temperature {temperature}; give positive numbers")
     if (top_k is not None and top_k < 1) or (top_p is not None and not 0 < top_p <= 1):
-        raise InputError(f"top_k {top_k}, top_p {top_p}: needs top_k >= 1 and 0 < top_p <= 1")
+        raise InputError(f"top_k is {top_k} and top_p {top_p}; give top_k >= 1 and 0 < top_p <= 1")
     _check_mode(model)
-    longest = _limits(min_length, max_length, batch).repeat_interleave(samples)  # [N] every sample is a row by itself
+    longest = _limits(max_length, batch).repeat_interleave(samples)  # [N] each sample is a row
     draws = torch.Generator(longest.device).manual_seed(seed)
     found: list[Hypothesis | None] = [None for _ in longest]
-    rows = torch.arange(len(longest), device=longest.device)  # [N] those that go on
+    rows = torch.arange(len(longest), device=longest.device)  # [N] of the samples not yet ended
     log_prob = torch.zeros(len(longest), dtype=torch.float64, device=longest.device)
-    past = longest.new_full((len(longest), 1), coding.bos)  # [N, time + 1]
+    past = longest.new_full((len(longest), 1), tokenizer.bos)  # [N, time + 1]
     state = model.reorder(model.start(batch), rows // samples, rows // samples) if len(batch) else None
     time = 0
     while len(rows):
-        log_probs, state = model.step(past[:, -1], state)  # [N, V]
-        _forbid(log_probs, coding, past[:, -1], time < min_length, time >= longest)
-        probs = _truncate(log_probs / temperature, top_k, top_p).softmax(1)
-        dead = log_probs.amax(1) == -torch.inf  # nothing may follow: end here
-        probs[dead] = 0.0
-        probs[dead, coding.eos] = 1.0
-        codes = torch.multinomial(probs, 1, generator=draws)  # [N, 1]
-        before, log_prob = log_prob, log_prob + log_probs.gather(1, codes)[:, 0]
-        finished = (codes[:, 0] == coding.eos) & ~dead
+        given, state = model.step(past[:, -1], state)
+        log_probs = given.known if isinstance(given, PartialLogProbs) else given  # [N, V]
+        _forbid(log_probs, tokenizer, past[:, -1], time >= longest)
+        uniform = torch.rand(len(rows), dtype=torch.float64, device=rows.device, generator=draws)  # [N]
+        if isinstance(given, PartialLogProbs):
+            no_eos = log_probs[:, tokenizer.eos] == -torch.inf
+            undecided = no_eos.where(time >= longest, _undecided(given, uniform, temperature, top_k, top_p))
+            given.complete(undecided.nonzero()[:, 0])
+            _forbid(log_probs, tokenizer, past[:, -1], time >= longest)
+        tokens = _draw(_truncate(log_probs / temperature, top_k, top_p), uniform)[:, None]  # [N, 1]
+        dead = log_probs.amax(1) == -torch.inf  # nothing may follow: the sample ends here
+        tokens[dead] = tokenizer.eos
+        before, log_prob = log_prob, log_prob + log_probs.gather(1, tokens)[:, 0]
+        finished = (tokens[:, 0] == tokenizer.eos) & ~dead
         gone = finished | dead | (time > longest)
         for n in gone.nonzero()[:, 0].tolist():
             total = log_prob[n] if finished[n] else before[n]
             found[rows[n]] = _hypothesis(past[n], total, 1.0, bool(finished[n]))
         stay = (~gone).nonzero()[:, 0]
         state = model.reorder(state, stay, stay)
-        rows, longest, log_prob, past = rows[stay], longest[stay], log_prob[stay], torch.cat([past, codes], 1)[stay]
+        rows, longest, log_prob, past = rows[stay], longest[stay], log_prob[stay], torch.cat([past, tokens], 1)[stay]
         time += 1
     flat = [hypothesis for hypothesis in found if hypothesis is not None]
     return [flat[start : start + samples] for start in range(0, len(flat), samples)]
 
 
 def _compact(alive: list[bool]) -> list[int]:
-    """The numbers of those alive, moving as few as can be: the last ones take the places of the dead."""
+    """The numbers of those alive, moving as few as possible: the last ones take the places of the dead."""
     count = sum(alive)
     last = (number for number in range(count, len(alive)) if alive[number])
     return [number if alive[number] else next(last) for number in range(count)]
@@ -199,63 +214,94 @@ def _compact(alive: list[bool]) -> list[int]:
 
 def _check_mode(model: Model) -> None:
     if getattr(model, "training", False):
-        raise InputError("the model is in training mode, where dropout disturbs a search; call model.eval() first")
+        raise InputError("the model is in training mode, in which dropout is on; call model.eval() first")
 
 
-def _limits(min_length: int, max_length: int | Tensor, batch: Batch) -> Tensor:
-    """The greatest length of each line [B], on the device of the batch."""
+def _limits(max_length: int | Tensor, batch: Batch) -> Tensor:
+    """The maximum length of each line [B], on the device of the batch."""
     longest = torch.as_tensor(max_length, dtype=torch.long, device=batch.inputs.device).expand(len(batch)).clone()
-    if min_length < 0 or bool((longest < min_length).any()):
-        raise InputError(f"min_length {min_length}, max_length {max_length}: needs 0 <= min_length <= max_length")
+    if bool((longest < 0).any()):
+        raise InputError(f"max_length is {max_length}; give 0 or more")
     return longest
 
 
-def _forbid(log_probs: Tensor, coding: Coding, last: Tensor, too_short: bool, at_limit: Tensor) -> None:
-    """Give -inf, in place and without renormalising, to what may not follow the last codes [N]."""
-    allowed = coding.allowed(last)
+def _forbid(log_probs: Tensor, tokenizer: Tokenizer, last: Tensor, at_limit: Tensor) -> None:
+    """Set the log-probabilities of tokens that may not follow the last tokens [N] to -inf, in place."""
+    allowed = tokenizer.allowed(last)
     if allowed is not None:
         log_probs.masked_fill_(~allowed.to(log_probs.device), -torch.inf)
-    log_probs[:, coding.pad] = -torch.inf
-    log_probs[:, coding.bos] = -torch.inf
-    if too_short:
-        log_probs[:, coding.eos] = -torch.inf
-    elif bool(at_limit.any()):  # [N] only eos then, unless a word has begun
-        eos = log_probs[:, coding.eos].clone()
+    log_probs[:, tokenizer.pad] = -torch.inf
+    log_probs[:, tokenizer.bos] = -torch.inf
+    if bool(at_limit.any()):  # [N] only eos may follow then, unless a word has begun
+        eos = log_probs[:, tokenizer.eos].clone()
         log_probs.masked_fill_((at_limit.to(eos.device, non_blocking=True) & (eos > -torch.inf))[:, None], -torch.inf)
-        log_probs[:, coding.eos] = eos
+        log_probs[:, tokenizer.eos] = eos
 
 
 def _best(live: Tensor, log_probs: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The k likeliest continuations of each sentence, best first: log-probabilities, parents and codes [B, k].
+    """The k likeliest continuations of each sentence, best first: log-probabilities, parents and tokens [B, k].
 
-    Rows of log-probabilities [N, V] continue live hypotheses [B, w]. As `topk` is slow on long rows, blocks of codes
-    come first: the k best lie in the k blocks that have the greatest maxima, or in the few codes after the last block.
+    Rows of log-probabilities [N, V] continue live hypotheses [B, w]. `topk` is slow on long rows, so it first chooses
+    blocks of tokens: the k best are in the k blocks with the greatest maxima, or among the tokens after the last block.
     """
-    (sentences, width), codes = live.shape, log_probs.shape[1]
-    rows, blocks = log_probs.view(sentences, width, codes), codes // BLOCK
+    (sentences, width), tokens = live.shape, log_probs.shape[1]
+    rows, blocks = log_probs.view(sentences, width, tokens), tokens // BLOCK
     if width * blocks < 4 * k:
-        total, places = (live[..., None] + rows).flatten(1).topk(min(k, width * codes))
-        return total, places // codes, places % codes
+        total, places = (live[..., None] + rows).flatten(1).topk(min(k, width * tokens))
+        return total, places // tokens, places % tokens
     whole = rows[..., : blocks * BLOCK].view(sentences, width, blocks, BLOCK)
     first = (live[..., None] + whole.amax(3)).flatten(1).topk(k).indices  # [B, k] among the w blocks of a sentence
     parents, block = first // blocks, first % blocks
-    sentence, parent, code = (torch.arange(size, device=live.device) for size in (sentences, width, codes))
+    sentence, parent, token = (torch.arange(size, device=live.device) for size in (sentences, width, tokens))
     inside = live.gather(1, parents)[..., None] + whole[sentence[:, None], parents, block]  # [B, k, BLOCK]
     behind = live[..., None] + rows[..., blocks * BLOCK :]  # [B, w, rest]
     total, best = torch.cat([inside.flatten(1), behind.flatten(1)], 1).topk(k)
-    inside = (parents * codes + block * BLOCK)[..., None] + code[:BLOCK]  # the same places, as parent * V + code
-    behind = (parent[:, None] * codes + code[blocks * BLOCK :]).expand_as(behind)
+    inside = (parents * tokens + block * BLOCK)[..., None] + token[:BLOCK]  # the same places, as parent * V + token
+    behind = (parent[:, None] * tokens + token[blocks * BLOCK :]).expand_as(behind)
     places = torch.cat([inside.flatten(1), behind.flatten(1)], 1).gather(1, best)
-    return total, places // codes, places % codes
+    return total, places // tokens, places % tokens
 
 
-def _truncate(logits: Tensor, top_k: int | None, top_p: float | None) -> Tensor:
-    """Logits [N, V] with -inf outside the k likeliest codes, and outside the fewest that have probability p."""
+def _draw(logits: Tensor, place: Tensor) -> Tensor:
+    """The tokens [N] at these places [N] of the cumulative distributions, which end at 1."""
+    cumulative = logits.softmax(1, dtype=torch.float64).cumsum(1)
+    return torch.searchsorted(cumulative, (place * cumulative[:, -1])[:, None], right=True)[:, 0]
+
+
+def _undecided(
+    given: PartialLogProbs, uniform: Tensor, temperature: float, top_k: int | None, top_p: float | None
+) -> Tensor:
+    """The rows [N] in which the token drawn by `uniform` [N] may depend on log-probabilities that are missing."""
+    logits, bound = given.known / temperature, given.bound / temperature
+    total = logits.logsumexp(1)
+    undecided = total == -torch.inf
+    # Missing tokens, at this temperature, have at most so many times the probability of all others: each p ** (1 / T).
+    room = max(0.0, 1 - 1 / temperature) * math.log(given.missing)
+    beyond = (bound.double() + room - total).exp()  # [N]
+    if top_k is not None and top_k < logits.shape[1]:
+        undecided |= logits.topk(top_k).values[:, -1] <= bound
+        logits, beyond = _truncate(logits, top_k, None), torch.zeros_like(beyond)
+        if top_p is None:
+            return undecided
+    if top_p is not None and top_p < 1:
+        fewest, most = _truncate(logits, None, top_p), _truncate(logits, None, top_p, beyond)
+        undecided |= (fewest != most).any(1) | (top_p * (1 + beyond) > 1)
+        return undecided | (fewest.masked_fill(fewest == -torch.inf, torch.inf).amin(1) <= bound)
+    # They may stand in front of the token or behind it.
+    return undecided | (_draw(logits, uniform - (1 - uniform) * beyond) != _draw(logits, uniform + uniform * beyond))
+
+
+def _truncate(logits: Tensor, top_k: int | None, top_p: float | None, beyond: Tensor | None = None) -> Tensor:
+    """Logits [N, V] with -inf outside the k likeliest tokens, and outside the fewest that have probability p.
+
+    `beyond` [N] is the probability of other, less likely tokens, relative to that of all these.
+    """
     if top_k is not None and top_k < logits.shape[1]:
         logits = logits.masked_fill(logits < logits.topk(top_k).values[:, -1:], -torch.inf)
     if top_p is not None and top_p < 1:
-        ordered, codes = logits.sort(1, descending=True)
+        ordered, tokens = logits.sort(1, descending=True)
         probs = ordered.softmax(1)
-        ordered = ordered.masked_fill(probs.cumsum(1) - probs >= top_p, -torch.inf)  # the first always stays
-        logits = torch.empty_like(logits).scatter_(1, codes, ordered)
+        enough = top_p if beyond is None else top_p * (1 + beyond[:, None])
+        ordered = ordered.masked_fill(probs.cumsum(1) - probs >= enough, -torch.inf)  # the first always stays
+        logits = torch.empty_like(logits).scatter_(1, tokens, ordered)
     return logits

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from fastmos.cli import data as commands
+from fastmos.cli import dispatch
 from fastmos.data import preprocess
 from fastmos.data.downloads import Remote
-from fastmos.data.preprocess import CORPORA, aligned, cleaned, get_corpus, segments, talk_lines, tokenised
+from fastmos.data.preprocess import CORPORA, aligned, cleaned, get_corpus, segments, talk_lines, tokenized
 from fastmos.errors import InputError
 from fastmos.files import read_lines
 
@@ -56,7 +56,7 @@ def test_segments_of_xml_and_sgml(tmp_path: Path) -> None:
 </doc></srcset></mteval>
 """
     assert list(segments(written(tmp_path / "x", xml))) == ['Letztes Jahr, "kalt" & nass.', "Zwei", ""]
-    with pytest.raises(InputError, match=r"line 1: a <seg> without its end"):
+    with pytest.raises(InputError, match=r"line 1: a <seg> without </seg>"):
         list(segments(written(tmp_path / "y", "<seg id='1'>halb\n")))
 
 
@@ -89,7 +89,7 @@ def test_unequal_sides(left: int, right: int, said: str) -> None:
 def test_tokens_keep_their_order_over_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preprocess, "LINES_AT_ONCE", 7)
     pairs = [(f"Satz {i}, ja!", f"Sentence {i}, yes!") for i in range(30)]
-    found = list(tokenised(pairs, CORPORA["iwslt14-de-en"], lowercase=True))
+    found = list(tokenized(pairs, CORPORA["iwslt14-de-en"], lowercase=True))
     assert found == [(f"satz {i} , ja !", f"sentence {i} , yes !") for i in range(30)]
 
 
@@ -164,7 +164,7 @@ def test_wmt(mirror: tuple[Path, str], tmp_path: Path, monkeypatch: pytest.Monke
         "training-parallel-un.tgz": f"un/undoc.2000.{other}-en",
         "training-giga-fren.tar": "giga-fren.release2.fixed",
     }
-    longest = CORPORA[name].longest
+    longest = CORPORA[name].max_words
     for packed, text in texts.items():
         lines = {side: f"{text} {side} fin.\n\n{'w ' * (longest + 1)}\n".encode() for side in ("en", other)}
         end, pack = (".gz", gzip.compress) if packed.endswith(".tar") else ("", bytes)
@@ -199,7 +199,7 @@ def multi30k(folder: Path) -> None:
 def test_multi30k_as_it_is(mirror: tuple[Path, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder, url = mirror
     multi30k(folder)
-    commands.get("multi30k", folder=tmp_path / "m", mirror=url)
+    dispatch(["data", "get", "multi30k", "--folder", str(tmp_path / "m"), "--mirror", url])
     assert capsys.readouterr().out == f"{tmp_path / 'm'}: pairs: train 3, val 2, test_2016_flickr 1\n"
     assert list(read_lines(tmp_path / "m" / "val.de.gz")) == ["val de 0 .", "val de 1 ."]
 
@@ -216,7 +216,7 @@ def test_sides_of_different_length_leave_nothing(mirror: tuple[Path, str], tmp_p
 def test_an_archive_without_the_files(mirror: tuple[Path, str], tmp_path: Path) -> None:
     folder, url = mirror
     archive(folder / "de-en.tgz", {"README": b"nothing"})
-    with pytest.raises(InputError, match=r"holds no plain file de-en/train\.tags\.de-en\.de"):
+    with pytest.raises(InputError, match=r"has no regular file de-en/train\.tags\.de-en\.de"):
         get_corpus("iwslt14-de-en", tmp_path / "i", mirror=url, sleep=never)
 
 
@@ -226,12 +226,12 @@ def test_unknown_corpus(tmp_path: Path) -> None:
 
 
 def test_the_list_names_every_corpus(capsys: pytest.CaptureFixture[str]) -> None:
-    commands.list_corpora()
+    dispatch(["data", "list"])
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(CORPORA)
 
 
 def test_the_sample_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    commands.sample(tmp_path / "s", pairs=40, valid=4, test=5)
+    dispatch(["data", "sample", str(tmp_path / "s"), "--pairs", "40", "--valid", "4", "--test", "5"])
     assert capsys.readouterr().out == f"{tmp_path / 's'}: pairs: train 40, test 5, valid 4\n"
 
 

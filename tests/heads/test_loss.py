@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fastmos.heads import HeadOutput, fused, loss, mixture_nll, mixture_nll_reference
+from fastmos.heads import HeadOutput, LossOptions, fused, loss, mixture_nll, mixture_nll_reference
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -34,7 +34,7 @@ def gradients(output: HeadOutput, given: tuple[Tensor, ...]) -> list[Tensor]:
 
 
 def assert_same(given: Inputs, targets: Tensor, **options: Any) -> None:
-    fast, plain = mixture_nll(*given, targets, **options), mixture_nll_reference(*given, targets, **options)
+    fast, plain = (loss_(*given, targets, LossOptions(**options)) for loss_ in (mixture_nll, mixture_nll_reference))
     for name in ("loss", "nll", "tokens"):
         torch.testing.assert_close(getattr(fast, name), getattr(plain, name))
     assert fast.correct == plain.correct
@@ -55,9 +55,9 @@ def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.usefixtures("buffer_bytes", "both_ways")
-@pytest.mark.parametrize("smoothing", ["uniform", "others"])
+@pytest.mark.parametrize("kind", ["uniform", "others"])
 @pytest.mark.parametrize("reduction", ["sum", "mean", "none"])
-def test_every_argument(reduction: str, smoothing: str) -> None:
+def test_every_argument(reduction: str, kind: str) -> None:
     given = inputs(7, 3, 5, 11)
     whole = torch.tensor([3, 0, 10, 10, 5, 1, 3])
     some = torch.tensor([3, -1, 10, -1, -1, 1, 3])
@@ -67,7 +67,7 @@ def test_every_argument(reduction: str, smoothing: str) -> None:
             targets,
             ignore_index=-1,
             label_smoothing=amount,
-            smoothing=smoothing,
+            label_smoothing_kind=kind,
             reduction=reduction,
             count_correct=count,
         )
@@ -101,8 +101,10 @@ def test_one_softmax_is_cross_entropy_of_torch() -> None:
             weight,
             bias,
             targets,
-            reduction=reduction,  # type: ignore[arg-type]
-            label_smoothing=amount,
+            LossOptions(
+                reduction=reduction,  # type: ignore[arg-type]
+                label_smoothing=amount,
+            ),
         )
         logits = F.linear(contexts[:, 0], weight, bias)
         torch.testing.assert_close(
@@ -110,12 +112,14 @@ def test_one_softmax_is_cross_entropy_of_torch() -> None:
         )
 
 
-def test_smoothing_others_leaves_the_gold_code_out() -> None:
+def test_smoothing_others_leaves_the_target_out() -> None:
     given, targets = inputs(4, 2, 3, 6), torch.tensor([0, 1, 2, 5])
     log_probs = loss.log_mixture(*given)
     weights = torch.full((4, 6), 0.2 / 5, dtype=torch.float64)
     weights[torch.arange(4), targets] = 0.8
-    ours = mixture_nll(*given, targets, label_smoothing=0.2, smoothing="others").loss
+    ours = mixture_nll(
+        *given, targets, LossOptions(label_smoothing=0.2, label_smoothing_kind="others", reduction="sum")
+    ).loss
     torch.testing.assert_close(ours, -(weights * log_probs).sum())
 
 
@@ -125,7 +129,9 @@ def test_gradcheck(reduction: Any, amount: float) -> None:
     given, targets = inputs(4, 3, 2, 5), torch.tensor([4, 0, -100, 2])
 
     def run(contexts: Tensor, log_prior: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        return mixture_nll(contexts, log_prior, weight, bias, targets, reduction=reduction, label_smoothing=amount).loss
+        return mixture_nll(
+            contexts, log_prior, weight, bias, targets, LossOptions(reduction=reduction, label_smoothing=amount)
+        ).loss
 
     assert torch.autograd.gradcheck(run, given)
 
@@ -136,9 +142,11 @@ def test_without_bias_and_with_any_leading_shape(amount: float) -> None:
     for shape in [(2, 3), (1, 6, 1), (6,)]:
         given = contexts.view(*shape, 3, 4), log_prior.view(*shape, 3), weight
         targets = torch.arange(6).view(shape)
-        fast = mixture_nll(given[0], given[1], weight, None, targets, label_smoothing=amount, reduction="none")
+        fast = mixture_nll(
+            given[0], given[1], weight, None, targets, LossOptions(label_smoothing=amount, reduction="none")
+        )
         plain = mixture_nll_reference(
-            given[0], given[1], weight, None, targets, label_smoothing=amount, reduction="none"
+            given[0], given[1], weight, None, targets, LossOptions(label_smoothing=amount, reduction="none")
         )
         assert fast.loss.shape == fast.nll.shape == shape
         torch.testing.assert_close(fast.loss, plain.loss)
@@ -168,9 +176,11 @@ def test_nothing_to_count_is_zero_with_zero_gradients(count: int, amount: float,
     output = mixture_nll(
         *given,
         torch.full((count,), -100),
-        label_smoothing=amount,
-        reduction=reduction,  # type: ignore[arg-type]
-        count_correct=True,
+        LossOptions(
+            label_smoothing=amount,
+            reduction=reduction,  # type: ignore[arg-type]
+            count_correct=True,
+        ),
     )
     assert output.loss.sum() == 0 and output.tokens == 0 and output.correct == 0
     assert output.nll.shape == (count,)
@@ -196,7 +206,7 @@ def test_needs_only_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
         given = inputs(4, 3, 2, 5)
         for index in frozen:
             given[index].requires_grad_(False)
-        output = mixture_nll(*given, torch.arange(4), reduction=reduction)
+        output = mixture_nll(*given, torch.arange(4), LossOptions(reduction=reduction))
         if output.loss.requires_grad:
             torch.autograd.backward(output.loss.sum())
             assert [one.grad is not None for one in given] == [one.requires_grad for one in given]
@@ -216,7 +226,7 @@ def test_needs_only_what_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_backward_twice_on_a_kept_graph_adds_up() -> None:
     given = inputs(4, 3, 2, 5)
     for reduction in ("sum", "none"):
-        total = mixture_nll(*given, torch.arange(4), reduction=reduction).loss.sum()
+        total = mixture_nll(*given, torch.arange(4), LossOptions(reduction=reduction)).loss.sum()
         once = torch.autograd.grad(total, given, retain_graph=True)
         twice = torch.autograd.grad(total * 2, given)
         torch.testing.assert_close([2 * one for one in once], list(twice))
@@ -230,7 +240,7 @@ def test_backward_twice_on_a_kept_graph_adds_up() -> None:
 @pytest.mark.parametrize("reduction", ["sum", "none"])
 def test_second_derivative_is_refused(reduction: Any) -> None:
     given = inputs(4, 3, 2, 5)
-    total = mixture_nll(*given, torch.arange(4), reduction=reduction).loss.sum()
+    total = mixture_nll(*given, torch.arange(4), LossOptions(reduction=reduction)).loss.sum()
     with pytest.raises(RuntimeError, match="no second derivative"):
         torch.autograd.grad(total, given, create_graph=True)
 
@@ -245,7 +255,7 @@ def test_inside_activation_checkpointing() -> None:
     torch.testing.assert_close(torch.autograd.grad(inside, given), torch.autograd.grad(run(*given), given))
 
 
-# Hard numbers, judged by the formula in float64.
+# Hard numbers, compared with the formula in float64.
 
 
 @pytest.mark.parametrize("amount", [0.0, 0.1])
@@ -259,10 +269,10 @@ def test_float32_is_no_worse_than_the_formula(scale: float, amount: float) -> No
 def assert_no_worse(given: Inputs, targets: Tensor, amount: float, slack: float = 1.5) -> None:
     """Errors of loss and gradients at most `slack` times the plain formula's, or within a few units of rounding."""
     true_given = cast(Inputs, tuple(one.detach().double().requires_grad_() for one in given))
-    truth = mixture_nll_reference(*true_given, targets, label_smoothing=amount)
+    truth = mixture_nll_reference(*true_given, targets, LossOptions(label_smoothing=amount))
     true_values = [truth.loss, truth.nll, *gradients(truth, true_given)]
-    fast = mixture_nll(*given, targets, label_smoothing=amount)
-    plain = mixture_nll_reference(*given, targets, label_smoothing=amount)
+    fast = mixture_nll(*given, targets, LossOptions(label_smoothing=amount))
+    plain = mixture_nll_reference(*given, targets, LossOptions(label_smoothing=amount))
     for values, others, true in zip(
         [fast.loss, fast.nll, *gradients(fast, given)],
         [plain.loss, plain.nll, *gradients(plain, given)],
@@ -290,9 +300,9 @@ def test_prior_of_one_component_alone(amount: float) -> None:
     log_prior = torch.full((3, 3), -torch.inf, dtype=torch.float64)
     log_prior[:, 1] = 0
     given = (given[0], log_prior.requires_grad_(), *given[2:])
-    fast = mixture_nll(*given, torch.arange(3), label_smoothing=amount, count_correct=True)
+    fast = mixture_nll(*given, torch.arange(3), LossOptions(label_smoothing=amount, count_correct=True))
     alone = mixture_nll_reference(
-        given[0][:, 1:2], log_prior[:, 1:2], *given[2:], torch.arange(3), label_smoothing=amount
+        given[0][:, 1:2], log_prior[:, 1:2], *given[2:], torch.arange(3), LossOptions(label_smoothing=amount)
     )
     torch.testing.assert_close(fast.loss, alone.loss)
     d_contexts, d_log_prior, *shared = gradients(fast, given)
@@ -314,12 +324,14 @@ def test_target_of_probability_1e_30_and_below() -> None:
 
 
 @pytest.mark.usefixtures("both_ways")
-def test_a_code_that_is_ruled_out_by_its_bias() -> None:
+def test_a_token_that_is_ruled_out_by_its_bias() -> None:
     contexts, log_prior, weight, bias = inputs(4, 3, 2, 5)
     bias = bias.detach().clone()
     bias[0] = -torch.inf
-    output = mixture_nll(contexts, log_prior, weight, bias, torch.tensor([1, 2, 3, 4]), count_correct=True)
-    plain = mixture_nll_reference(contexts, log_prior, weight, bias, torch.tensor([1, 2, 3, 4]), count_correct=True)
+    output = mixture_nll(contexts, log_prior, weight, bias, torch.tensor([1, 2, 3, 4]), LossOptions(count_correct=True))
+    plain = mixture_nll_reference(
+        contexts, log_prior, weight, bias, torch.tensor([1, 2, 3, 4]), LossOptions(count_correct=True)
+    )
     torch.testing.assert_close(output.loss, plain.loss)
     assert output.correct == plain.correct
 
@@ -329,15 +341,20 @@ def test_a_code_that_is_ruled_out_by_its_bias() -> None:
 @pytest.mark.parametrize("count", [False, True])
 @pytest.mark.parametrize("reduction", ["sum", "none"])
 def test_ignored_tokens_may_hold_anything(reduction: Any, count: bool, bad: float) -> None:
-    """Also beside a code 0 that is ruled out; the truth is the formula without these tokens and without that code."""
+    """Also beside a token 0 that is ruled out; the truth is the formula without both."""
     contexts, log_prior, weight, bias = given = inputs(5, 3, 2, 6)
     targets = torch.tensor([3, 4, -100, 5, -100])
     kept = targets >= 0
     with torch.no_grad():
         contexts[~kept], log_prior[~kept], bias[0] = bad, bad, -torch.inf
-    fast = mixture_nll(*given, targets, reduction=reduction, count_correct=count)
+    fast = mixture_nll(*given, targets, LossOptions(reduction=reduction, count_correct=count))
     truth = mixture_nll_reference(
-        contexts[kept], log_prior[kept], weight[1:], bias[1:], targets[kept] - 1, count_correct=count
+        contexts[kept],
+        log_prior[kept],
+        weight[1:],
+        bias[1:],
+        targets[kept] - 1,
+        LossOptions(reduction="sum", count_correct=count),
     )
     torch.testing.assert_close(fast.loss.sum(), truth.loss)
     torch.testing.assert_close(fast.nll[kept], truth.nll)
@@ -351,7 +368,7 @@ def test_ignored_tokens_may_hold_anything(reduction: Any, count: bool, bad: floa
 @pytest.mark.parametrize(
     ("change", "error", "said"),
     [
-        ({"targets": torch.tensor([0, 1, 5, 2])}, IndexError, "targets hold 5; each must be a code from 0 to 4"),
+        ({"targets": torch.tensor([0, 1, 5, 2])}, IndexError, "targets hold 5; each must be a token from 0 to 4"),
         ({"targets": torch.tensor([0, 1, -1, 2])}, IndexError, "targets hold -1"),
         ({"targets": torch.tensor([0, 1, 2])}, ValueError, r"targets have shape \[3\]"),
         ({"targets": torch.zeros(4, 1, dtype=torch.long)}, ValueError, r"targets have shape \[4, 1\]"),
@@ -359,9 +376,6 @@ def test_ignored_tokens_may_hold_anything(reduction: Any, count: bool, bad: floa
         ({"log_prior": torch.zeros(4, 2)}, ValueError, r"log_prior has shape \[4, 2\]"),
         ({"weight": torch.zeros(5, 3)}, ValueError, r"weight has shape \[5, 3\]"),
         ({"bias": torch.zeros(4)}, ValueError, r"bias has shape \[4\]"),
-        ({"label_smoothing": 1.5}, ValueError, "label_smoothing is 1.5; it must lie between 0 and 1"),
-        ({"smoothing": "all"}, ValueError, "smoothing is 'all'"),
-        ({"reduction": "total"}, ValueError, "reduction is 'total'"),
     ],
 )
 def test_bad_input_is_named(change: dict[str, Any], error: type[Exception], said: str) -> None:
@@ -369,6 +383,19 @@ def test_bad_input_is_named(change: dict[str, Any], error: type[Exception], said
     arguments = {"contexts": contexts, "log_prior": log_prior, "weight": weight, "bias": bias}
     with pytest.raises(error, match=said):
         mixture_nll(**{**arguments, "targets": torch.arange(4), **change})
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ({"label_smoothing": 1.5}, "label_smoothing is 1.5; it must lie between 0 and 1"),
+        ({"label_smoothing_kind": "all"}, "label_smoothing_kind is 'all'"),
+        ({"reduction": "total"}, "reduction is 'total'"),
+    ],
+)
+def test_bad_options_are_named(option: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        LossOptions(**option)
 
 
 def test_nan_is_reported_when_anomalies_are_looked_for() -> None:

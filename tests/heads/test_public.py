@@ -8,15 +8,15 @@ from torch import Tensor
 from fastmos.heads import load_public_mos
 
 
-def public_state(mixtures: int, hidden: int, width: int, codes: int) -> dict[str, Tensor]:
+def public_state(mixtures: int, hidden_size: int, embedding_size: int, vocab_size: int) -> dict[str, Tensor]:
     """What their RNNModel saves of its output layer, and something of the rest."""
     return {
-        "encoder.weight": torch.randn(codes, width),
-        "prior.weight": torch.randn(mixtures, hidden),
-        "latent.0.weight": torch.randn(mixtures * width, hidden),
-        "latent.0.bias": torch.randn(mixtures * width),
-        "decoder.weight": torch.randn(codes, width),
-        "decoder.bias": torch.randn(codes),
+        "encoder.weight": torch.randn(vocab_size, embedding_size),
+        "prior.weight": torch.randn(mixtures, hidden_size),
+        "latent.0.weight": torch.randn(mixtures * embedding_size, hidden_size),
+        "latent.0.bias": torch.randn(mixtures * embedding_size),
+        "decoder.weight": torch.randn(vocab_size, embedding_size),
+        "decoder.bias": torch.randn(vocab_size),
     }
 
 
@@ -32,11 +32,17 @@ def public_probabilities(state: dict[str, Tensor], output: Tensor) -> Tensor:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize(("mixtures", "hidden", "width", "codes"), [(1, 3, 3, 5), (4, 6, 5, 17), (15, 8, 12, 30)])
-def test_equal_outputs(mixtures: int, hidden: int, width: int, codes: int, dtype: torch.dtype) -> None:
-    state = {name: one.to(dtype) for name, one in public_state(mixtures, hidden, width, codes).items()}
+@pytest.mark.parametrize(
+    ("mixtures", "hidden_size", "embedding_size", "vocab_size"), [(1, 3, 3, 5), (4, 6, 5, 17), (15, 8, 12, 30)]
+)
+def test_equal_outputs(
+    mixtures: int, hidden_size: int, embedding_size: int, vocab_size: int, dtype: torch.dtype
+) -> None:
+    state = {
+        name: one.to(dtype) for name, one in public_state(mixtures, hidden_size, embedding_size, vocab_size).items()
+    }
     head = load_public_mos(state)
-    output, targets = torch.randn(9, hidden, dtype=dtype), torch.randint(codes, (9,))
+    output, targets = torch.randn(9, hidden_size, dtype=dtype), torch.randint(vocab_size, (9,))
     expected = public_probabilities(state, output)
     torch.testing.assert_close(head(output).exp(), expected)
     torch.testing.assert_close(head(output, targets).nll, -expected[torch.arange(9), targets].log())

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from fastmos.codings import UNK_TEXT
 from fastmos.errors import InputError
-from fastmos.metrics.captions import NAMES, CaptionScores, caption_scores, tokenise_captions
+from fastmos.metrics.captions import NAMES, CaptionScores, caption_scores, tokenize_captions
+from fastmos.tokenizers import UNK_TEXT
 
 needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="no java on PATH")
 
@@ -44,7 +44,7 @@ def values(scores: CaptionScores) -> list[float | None]:
     ids=["one sentence", "two sentences"],
 )
 def test_published_figures(case: tuple[list[str], list[list[str]]], expected: list[float]) -> None:
-    found = caption_scores(*case, tokenised=True)
+    found = caption_scores(*case, tokenized=True)
     assert values(found) == pytest.approx(expected, abs=1e-4)
     assert found.signature == "pycocoevalcap:1.2|tok:none"
 
@@ -55,8 +55,8 @@ def test_official_figures_and_tokens(name: str, real_data: Path) -> None:
     case = json.loads((real_data / "metrics" / f"{name}.json").read_text())
     items = case["items"]
     hypotheses, references = [item["hyp"] for item in items], [item["refs"] for item in items]
-    assert tokenise_captions(hypotheses) == [item["hyp_tok"] for item in items]
-    assert tokenise_captions([line for lines in references for line in lines]) == [
+    assert tokenize_captions(hypotheses) == [item["hyp_tok"] for item in items]
+    assert tokenize_captions([line for lines in references for line in lines]) == [
         line for item in items for line in item["refs_tok"]
     ]
     found = caption_scores(hypotheses, references)
@@ -68,7 +68,7 @@ def test_official_figures_and_tokens(name: str, real_data: Path) -> None:
 def test_captions_that_break_a_pipe() -> None:
     """Line breaks of all kinds, bars, emptiness and letters beyond ASCII; references in different numbers."""
     lines = ["A dog\nruns\u2028fast.", "", "  ", "a ||| b", "Žluťoučký kůň, 中文!", "(a) dog's \x0b bone"]
-    tokens = tokenise_captions(lines)
+    tokens = tokenize_captions(lines)
     assert tokens == ["a dog runs fast", "", "", "a | | | b", "žluťoučký kůň 中文", "-lrb- a -rrb- dog 's bone"]
     references = [["a dog runs fast", "x"], ["a"], ["b", "c", "d"], ["a b"], ["kůň"], ["a dog 's bone"]]
     found = caption_scores(lines, references)  # METEOR gets an empty line too
@@ -92,7 +92,7 @@ def test_nothing_is_zero_for_want_of_java(monkeypatch: pytest.MonkeyPatch) -> No
     assert values(found) == [None] * len(NAMES)
     assert "BLEU-4 unavailable" in found.summary()
     with pytest.warns(UserWarning, match=r"meteor-1\.5\.jar needs"):
-        found = caption_scores(*TWO_SENTENCES, tokenised=True)
+        found = caption_scores(*TWO_SENTENCES, tokenized=True)
     assert found.meteor is None
     assert found.bleu_4 == pytest.approx(0.201143, abs=1e-4)
     assert "METEOR unavailable" in found.summary() and "BLEU-4 20.11" in found.summary()
@@ -110,11 +110,11 @@ def test_java_that_hangs_or_dies_is_unavailable(
     program.chmod(0o755)
     monkeypatch.setattr(shutil, "which", lambda name: str(program))
     with pytest.warns(UserWarning, match=said):
-        assert tokenise_captions(["a"], seconds=0.2 if "sleep" in script else 600) is None
+        assert tokenize_captions(["a"], seconds=0.2 if "sleep" in script else 600) is None
 
 
 def test_meteor_can_be_left_out() -> None:
-    found = caption_scores(*TWO_SENTENCES, tokenised=True, meteor=False)
+    found = caption_scores(*TWO_SENTENCES, tokenized=True, meteor=False)
     assert found.meteor is None
     assert found.cider == pytest.approx(1.242192, abs=1e-4)
 

@@ -1,4 +1,4 @@
-"""Small batches of random codes, for the tests of all models."""
+"""Small batches of random tokens, for the tests of all models."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fastmos.data.batches import Batch
 
-CODES = 11
+TOKENS = 11
 
 
 def padded(lines: list[Tensor]) -> Tensor:
@@ -16,11 +16,11 @@ def padded(lines: list[Tensor]) -> Tensor:
 
 
 def random_batch(lengths: list[tuple[int, int]], seed: int = 0) -> Batch:
-    """A batch of lines with the given numbers of source and target codes, eos not counted."""
+    """A batch of lines with the given numbers of source and target tokens, eos not counted."""
     draw = torch.Generator().manual_seed(seed)
     bos, eos = torch.tensor([1]), torch.tensor([2])
-    sources = [torch.cat([torch.randint(3, CODES, (s,), generator=draw), eos]) for s, _ in lengths]
-    targets = [torch.cat([torch.randint(3, CODES, (t,), generator=draw), eos]) for _, t in lengths]
+    sources = [torch.cat([torch.randint(3, TOKENS, (s,), generator=draw), eos]) for s, _ in lengths]
+    targets = [torch.cat([torch.randint(3, TOKENS, (t,), generator=draw), eos]) for _, t in lengths]
     inputs = [torch.cat([bos, target[:-1]]) for target in targets]
     return Batch(padded(inputs), padded(targets), padded(sources), torch.arange(len(lengths)))
 

@@ -12,17 +12,17 @@ from fastmos.models import AttentionLSTM, uniform_
 
 @torch.no_grad()
 def test_equations(make_batch: Callable[..., Any]) -> None:
-    model = AttentionLSTM(11, 11, width=8, embedding=5).double().eval()
+    model = AttentionLSTM(11, 11, hidden_size=8, embedding_size=5).double().eval()
     uniform_(model, 0.5)
     batch = make_batch([(4, 3)])
     encoder = model.encoder
 
-    def read(codes: list[int], suffix: str) -> tuple[list[torch.Tensor], torch.Tensor]:
+    def read(tokens: list[int], suffix: str) -> tuple[list[torch.Tensor], torch.Tensor]:
         weights = [getattr(encoder, f"{name}_l0{suffix}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
         hidden = cell = torch.zeros(1, 4, dtype=torch.float64)
         outputs = []
-        for code in codes:
-            hidden, cell = torch.lstm_cell(model.source_embedding.weight[code][None], (hidden, cell), *weights)
+        for token in tokens:
+            hidden, cell = torch.lstm_cell(model.source_embedding.weight[token][None], (hidden, cell), *weights)
             outputs.append(hidden)
         return outputs, cell
 
@@ -34,15 +34,15 @@ def test_equations(make_batch: Callable[..., Any]) -> None:
     cell = torch.cat([forward_cell, backward_cell], 1)
     weights = [getattr(model.decoder, f"{name}_l0") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
     expected = []
-    for code in batch.inputs[0]:
-        hidden, cell = torch.lstm_cell(model.embedding.weight[code][None], (hidden, cell), *weights)
+    for token in batch.inputs[0]:
+        hidden, cell = torch.lstm_cell(model.embedding.weight[token][None], (hidden, cell), *weights)
         context = (memory @ hidden[0]).softmax(0) @ memory
         expected.append(torch.tanh(model.combine.weight @ torch.cat([hidden[0], context])))
     torch.testing.assert_close(model(batch)[0][0], torch.stack(expected))
 
 
 def test_dropout_acts_on_g_only(make_batch: Callable[..., Any]) -> None:
-    model, batch = AttentionLSTM(11, 11, width=64, dropout=0.5), make_batch([(4, 30)])
+    model, batch = AttentionLSTM(11, 11, hidden_size=64, dropout=0.5), make_batch([(4, 30)])
     kept = model.eval()(batch)[0]
     dropped = model.train()(batch)[0]
     assert 0.3 < (dropped == 0).float().mean() < 0.7
@@ -50,5 +50,5 @@ def test_dropout_acts_on_g_only(make_batch: Callable[..., Any]) -> None:
 
 
 def test_odd_width_is_refused() -> None:
-    with pytest.raises(InputError, match="width 7 is odd"):
-        AttentionLSTM(11, 11, width=7)
+    with pytest.raises(InputError, match="hidden_size is 7; it must be even"):
+        AttentionLSTM(11, 11, hidden_size=7)

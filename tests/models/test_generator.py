@@ -10,20 +10,22 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fastmos.data import Batch
+from fastmos.data.batches import Batch
 from fastmos.heads import MixtureOfSoftmaxes
 from fastmos.models import AttentionLSTM, Generator, LanguageModel, Transformer, uniform_
 
-CODES = 11
+TOKENS = 11
 LENGTHS = [(3, 5), (6, 2), (1, 4), (0, 0)]
 BODIES: dict[str, Callable[[], nn.Module]] = {
-    "language model": lambda: LanguageModel(CODES, width=8, embedding=6, layers=2, dropout=0.3),
-    "lstm": lambda: AttentionLSTM(CODES, CODES, width=8, embedding=6),
-    "lstm of two layers": lambda: AttentionLSTM(CODES, CODES, width=8, layers=2, embedding_dropout=0.2),
-    "lstm with input feeding": lambda: AttentionLSTM(CODES, CODES, width=8, layers=2, input_feeding=True),
-    "transformer": lambda: Transformer(CODES, CODES, width=8, inner=16, heads=2, layers=2, inner_dropout=0.1),
+    "language model": lambda: LanguageModel(TOKENS, hidden_size=8, embedding_size=6, num_layers=2, dropout=0.3),
+    "lstm": lambda: AttentionLSTM(TOKENS, TOKENS, hidden_size=8, embedding_size=6),
+    "lstm of two layers": lambda: AttentionLSTM(TOKENS, TOKENS, hidden_size=8, num_layers=2, embedding_dropout=0.2),
+    "lstm with input feeding": lambda: AttentionLSTM(TOKENS, TOKENS, hidden_size=8, num_layers=2, input_feeding=True),
+    "transformer": lambda: Transformer(
+        TOKENS, TOKENS, hidden_size=8, ffn_size=16, num_heads=2, num_layers=2, ffn_dropout=0.1
+    ),
     "pre-norm transformer": lambda: Transformer(
-        CODES, CODES, width=8, inner=16, heads=2, layers=2, norm="pre", share_embeddings=True
+        TOKENS, TOKENS, hidden_size=8, ffn_size=16, num_heads=2, num_layers=2, norm="pre", share_embeddings=True
     ),
 }
 every_body = pytest.mark.parametrize("body", list(BODIES))
@@ -32,7 +34,7 @@ every_body = pytest.mark.parametrize("body", list(BODIES))
 def make(body: str) -> Generator:
     """In float64 and with weights that matter, so that only true equality passes."""
     module: Any = BODIES[body]()
-    head = MixtureOfSoftmaxes(module.width, CODES, 3, width=5)
+    head = MixtureOfSoftmaxes(module.hidden_size, TOKENS, 3, embedding_size=5)
     generator = Generator(module, head).double().eval()
     if isinstance(module, Transformer):
         uniform_(generator.head, 0.5)
@@ -46,8 +48,8 @@ def test_steps_give_the_log_probabilities_of_the_whole(body: str, make_batch: Ca
     model, batch = make(body), make_batch(LENGTHS)
     output, _ = model(batch)
     state, nll = model.start(batch), []
-    for codes, target in zip(batch.inputs.T, batch.target.T, strict=True):
-        log_probs, state = model.step(codes, state)
+    for tokens, target in zip(batch.inputs.T, batch.target.T, strict=True):
+        log_probs, state = model.step(tokens, state)
         torch.testing.assert_close(log_probs.exp().sum(1), torch.ones(len(batch), dtype=torch.float64))
         nll.append(-log_probs.gather(1, target[:, None])[:, 0])
     real = batch.target != 0
@@ -71,9 +73,10 @@ def test_a_line_does_not_feel_its_batch_mates(body: str, make_batch: Callable[..
 def prefix_log_probs(model: Generator, batch: Any, line: int, prefix: Tensor) -> Tensor:
     """What follows a prefix in one line, by feeding that prefix alone."""
     state = model.start(batch)
-    for code in prefix:
-        log_probs, state = model.step(code.expand(len(batch)), state)
-    return log_probs[line]
+    for token in prefix:
+        log_probs, state = model.step(token.expand(len(batch)), state)
+    found: Tensor = log_probs[line]
+    return found
 
 
 @every_body
@@ -115,7 +118,7 @@ def test_a_batch_of_padding_has_no_loss_but_gradients(body: str, make_batch: Cal
 
 
 def test_uniform_reaches_every_parameter() -> None:
-    model = Generator(AttentionLSTM(CODES, CODES, width=32), MixtureOfSoftmaxes(32, CODES, 2))
+    model = Generator(AttentionLSTM(TOKENS, TOKENS, hidden_size=32), MixtureOfSoftmaxes(32, TOKENS, 2))
     uniform_(model, 0.1)
     for name, parameter in model.named_parameters():
         assert parameter.abs().max() <= 0.1 and parameter.std() > 0.02, name
@@ -123,25 +126,26 @@ def test_uniform_reaches_every_parameter() -> None:
 
 AUTOCAST = """
 import torch
-from fastmos.codings import WordCoding
+from fastmos.tokenizers import WordTokenizer
 from fastmos.data.batches import Batch
 from fastmos.heads import MixtureOfSoftmaxes
 from fastmos.models import AttentionLSTM, Generator, LanguageModel, Transformer
 from fastmos.search import beam_search
 
-coding = WordCoding(list("abcdefg"))
-codes = torch.randint(4, 11, (3, 5), generator=torch.Generator().manual_seed(0))
-batch = Batch(codes, codes, codes.masked_fill(torch.arange(5) > torch.tensor([4, 2, 1])[:, None], 0), torch.arange(3))
+tokenizer = WordTokenizer(list("abcdefg"))
+tokens = torch.randint(4, 11, (3, 5), generator=torch.Generator().manual_seed(0))
+source = tokens.masked_fill(torch.arange(5) > torch.tensor([4, 2, 1])[:, None], 0)
+batch = Batch(tokens, tokens, source, torch.arange(3))
 for body in (
-    LanguageModel(11, width=16),
-    AttentionLSTM(11, 11, width=16),
-    AttentionLSTM(11, 11, width=16, input_feeding=True),
-    Transformer(11, 11, width=16, inner=32, heads=2, layers=2),
+    LanguageModel(11, hidden_size=16),
+    AttentionLSTM(11, 11, hidden_size=16),
+    AttentionLSTM(11, 11, hidden_size=16, input_feeding=True),
+    Transformer(11, 11, hidden_size=16, ffn_size=32, num_heads=2, num_layers=2),
 ):
     model = Generator(body, MixtureOfSoftmaxes(16, 11, 2)).eval()
     with torch.autocast("cpu", torch.bfloat16):
         loss = model(batch)[0].loss
-        beam_search(model, coding, batch, max_length=5)
+        beam_search(model, tokenizer, batch, max_length=5)
     loss.backward()
     torch.testing.assert_close(loss, model(batch)[0].loss, rtol=0.02, atol=0.0, check_dtype=False)
 """

@@ -11,7 +11,7 @@ from fastmos.models import LanguageModel
 
 @pytest.mark.parametrize("fresh", [False, True])
 def test_state_is_carried_unless_a_batch_is_fresh(fresh: bool, make_batch: Callable[..., Any]) -> None:
-    model = LanguageModel(11, width=8, layers=2).double()
+    model = LanguageModel(11, hidden_size=8, num_layers=2).double()
     whole = make_batch([(0, 9), (0, 9)])
     expected, _ = model(whole)  # [2, 10, 8]
     first, second = make_batch([(0, 3)]), make_batch([(0, 5)])

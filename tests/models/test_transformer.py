@@ -24,7 +24,7 @@ def copy_attention(theirs: nn.MultiheadAttention, ours: Attention) -> None:
 @pytest.mark.filterwarnings("ignore:.*nested.tensor")
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_equals_torch_transformer(norm: Any, make_batch: Callable[..., Any]) -> None:
-    ours = Transformer(11, 11, width=8, inner=16, heads=2, layers=2, norm=norm).double().eval()
+    ours = Transformer(11, 11, hidden_size=8, ffn_size=16, num_heads=2, num_layers=2, norm=norm).double().eval()
     theirs = nn.Transformer(8, 2, 2, 2, 16, norm_first=norm == "pre", batch_first=True, dtype=torch.float64).eval()
     for parameter in theirs.parameters():
         parameter.uniform_(-0.5, 0.5)
@@ -47,8 +47,8 @@ def test_equals_torch_transformer(norm: Any, make_batch: Callable[..., Any]) -> 
         ours.decoder_norm.load_state_dict(theirs.decoder.norm.state_dict())
     batch = make_batch([(3, 5), (6, 2)])
     source, target = (
-        embedding(codes) * 8**0.5 + sinusoids(torch.arange(codes.shape[1]), 8)
-        for embedding, codes in ((ours.source_embedding, batch.source), (ours.embedding, batch.inputs))
+        embedding(tokens) * 8**0.5 + sinusoids(torch.arange(tokens.shape[1]), 8)
+        for embedding, tokens in ((ours.source_embedding, batch.source), (ours.embedding, batch.inputs))
     )
     causal = nn.Transformer.generate_square_subsequent_mask(6, dtype=torch.float64)
     pad = batch.source == 0
@@ -64,22 +64,22 @@ def test_sinusoids() -> None:
 
 @torch.no_grad()
 def test_the_cache_grows(make_batch: Callable[..., Any]) -> None:
-    model = Transformer(11, 11, width=8, inner=16, heads=2, layers=1).double().eval()
+    model = Transformer(11, 11, hidden_size=8, ffn_size=16, num_heads=2, num_layers=1).double().eval()
     batch = make_batch([(3, 2 * FIRST_SLOTS), (2, 2 * FIRST_SLOTS)])
     expected, _ = model(batch)
     state, twice = model.start(batch), torch.tensor([0, 0, 1, 1])
     state = model.reorder(state, twice)
-    for time, codes in enumerate(batch.inputs.T):
-        hidden, state = model.step(codes[twice], state)
+    for time, tokens in enumerate(batch.inputs.T):
+        hidden, state = model.step(tokens[twice], state)
         torch.testing.assert_close(hidden, expected[twice, time])
 
 
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"width": 12, "heads": 4}, "width 12 must be a multiple of twice the number of heads"),
+        ({"hidden_size": 12, "num_heads": 4}, "hidden_size 12 must be a multiple of twice num_heads"),
         ({"norm": "middle"}, "norm must be 'post' or 'pre', not 'middle'"),
-        ({"share_embeddings": True}, "not by 11 and 12 codes"),
+        ({"share_embeddings": True}, "one vocabulary, not 11 and 12 tokens"),
     ],
 )
 def test_bad_options(options: dict[str, Any], sentence: str) -> None:

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from fastmos.bench.assignment import instance
 from fastmos.errors import InputError
-from fastmos.tables import Assignment, assign, kernels
+from fastmos.tables import kernels
+from fastmos.tables.assignment import Assignment, assign
 
 Array = NDArray[Any]
 Draw = np.random.Generator
@@ -198,24 +199,6 @@ def test_input_stays_as_it_was_and_may_have_any_layout() -> None:
     assert (before[0] == R).all() and (before[1] == Q).all()
 
 
-@pytest.mark.parametrize("noise", [0.0, 0.001, 0.1, 10.0])
-def test_prices_of_another_problem_never_change_the_optimum(noise: float) -> None:
-    R, Q = instance(390)
-    prices = assign(R, Q).prices
-    Q = Q * np.exp(noise * np.random.default_rng(0).normal(size=Q.shape))
-    warm = assign(R, Q, prices=prices)
-    check(warm, R, Q)
-    assert warm.gap <= 1e-6
-    assert warm.cost == pytest.approx(assign(R, Q, "dense").cost, rel=1e-9)
-
-
-@pytest.mark.parametrize("value", [-1e6, 0.0, 1e-9, 1e6, 1e140])
-def test_any_prices_will_do(value: float) -> None:
-    R, Q = instance(90)
-    prices = value * np.random.default_rng(0).random((10, 10))
-    assert assign(R, Q, prices=prices).cost == pytest.approx(assign(R, Q).cost, rel=1e-9)
-
-
 def ones(*shape: int) -> Array:
     return np.broadcast_to(1.0, shape)
 
@@ -235,9 +218,6 @@ BAD: list[tuple[str, dict[str, Any], str]] = [
     ("text", {"R": [["a"]], "Q": ones(1, 1)}, "R holds <U1"),
     ("ragged", {"R": [[1, 2], [3]], "Q": ones(2, 1)}, "R is not a matrix"),
     ("method", {"R": ones(1, 1), "Q": ones(1, 1), "method": "best"}, "method='best' is unknown; choose one of exact"),
-    ("price shape", {"R": ones(2, 2), "Q": ones(2, 3), "prices": ones(3, 2)}, "prices are 3 x 2; the table is 2 x 3"),
-    ("price value", {"R": ones(1, 1), "Q": ones(1, 1), "prices": [[np.nan]]}, r"prices\[0, 0\] is nan"),
-    ("price method", {"R": ones(1, 1), "Q": ones(1, 1), "prices": ones(1, 1), "method": "half"}, "exact method only"),
     ("dense size", {"R": ones(2000, 1100), "Q": ones(2000, 1100), "method": "dense"}, "19 GB"),
 ]
 
@@ -251,7 +231,7 @@ def test_bad_input(arguments: dict[str, Any], sentence: str) -> None:
 def solve_in_process(cache: Path, **environment: str) -> "subprocess.Popen[str]":
     """A process that solves a small problem with numba's cache in this folder."""
     program = (
-        "import numpy as np; from fastmos.tables import assign;"
+        "import numpy as np; from fastmos.tables.assignment import assign;"
         "costs = np.arange(12.).reshape(4, 3) % 5; print(assign(costs, costs).cost)"
     )
     environment = os.environ | {"NUMBA_CACHE_DIR": str(cache), "OMP_NUM_THREADS": "1"} | environment

@@ -1,4 +1,4 @@
-"""Real learning in seconds: numbers are copied and sorted, so a broken model, coding or search cannot pass."""
+"""Real learning in seconds: numbers are copied and sorted, so a broken model, tokenizer or search cannot pass."""
 
 import random
 from pathlib import Path
@@ -7,22 +7,35 @@ from typing import Any
 import pytest
 
 from fastmos import load
-from fastmos.training.config import parse_config
-from fastmos.training.experiment import train
+from fastmos.config import parse_config
+from fastmos.experiment import train
 
-CODINGS: dict[str, dict[str, Any]] = {
-    "words": {"kind": "words"},
-    "bpe": {"kind": "bpe", "codes": 24},  # 20 characters, within words and at their ends, and four numbers
-    "table": {"kind": "table", "words": 16, "codes": 12},  # 4 frequent words and a table of 4 x 4
+TOKENIZERS: dict[str, dict[str, Any]] = {
+    "words": {"type": "words"},
+    "bpe": {"type": "bpe", "vocab_size": 24},  # 20 characters, within words and at their ends, and four numbers
+    "table": {"type": "table", "words": 16, "vocab_size": 12},  # 4 frequent words and a table of 4 x 4
 }
 MODELS: dict[str, dict[str, Any]] = {
-    "lstm": {"model": {"width": 48, "dropout": 0.0, "init": 0.3}, "rate": 1e-2},
+    "lstm": {"model": {"hidden_size": 48, "dropout": 0.0, "init_range": 0.3}, "learning_rate": 1e-2},
     "transformer": {
-        "model": {"kind": "transformer", "width": 32, "inner": 64, "heads": 2, "layers": 1, "dropout": 0.0},
-        "rate": 5e-3,
+        "model": {
+            "type": "transformer",
+            "hidden_size": 32,
+            "ffn_size": 64,
+            "num_heads": 2,
+            "num_layers": 1,
+            "dropout": 0.0,
+        },
+        "learning_rate": 5e-3,
     },
 }
-HEADS: dict[str, dict[str, Any]] = {"softmax": {"kind": "softmax", "mixtures": 1}, "mixture": {"mixtures": 3}}
+HEADS: dict[str, dict[str, Any]] = {
+    "softmax": {"type": "softmax"},
+    "mixture": {"mixtures": 3},
+    "residual": {"mixtures": 3, "contexts": "residual"},
+    "shortlist": {"type": "shortlist", "mixtures": 3},
+    "mixtape": {"type": "mixtape", "shortlist": 8},
+}
 
 
 def write_numbers(folder: Path, task: str, numbers: list[str]) -> None:
@@ -35,36 +48,40 @@ def write_numbers(folder: Path, task: str, numbers: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("task", "model", "head", "coding"),
+    ("task", "model", "head", "tokenizer"),
     [
         ("copy", "lstm", "softmax", "words"),
         ("sort", "lstm", "mixture", "bpe"),
         ("copy", "lstm", "mixture", "table"),
         ("sort", "lstm", "mixture", "table"),
+        ("sort", "lstm", "shortlist", "bpe"),
+        ("copy", "lstm", "residual", "words"),
+        ("sort", "lstm", "mixtape", "words"),
+        ("copy", "transformer", "shortlist", "table"),
         ("copy", "transformer", "softmax", "table"),
         ("copy", "transformer", "mixture", "bpe"),
         ("sort", "transformer", "mixture", "words"),
     ],
 )
-def test_learns(task: str, model: str, head: str, coding: str, tmp_path: Path) -> None:
+def test_learns(task: str, model: str, head: str, tokenizer: str, tmp_path: Path) -> None:
     write_numbers(tmp_path, task, [f"{number}" for number in range(5, 21)])
     config = {
         "data": {split: {"source": f"{split}.a", "target": f"{split}.b"} for split in ("train", "valid", "test")},
-        "codings": {"source": CODINGS[coding], "target": CODINGS[coding]},
+        "tokenizers": {"source": TOKENIZERS[tokenizer], "target": TOKENIZERS[tokenizer]},
         "model": MODELS[model]["model"],
         "head": HEADS[head],
         "training": {
-            "batch_sentences": 32,
-            "rate": MODELS[model]["rate"],
-            "clip": 1.0,
-            "schedule": "linear",
-            "steps": 600,
-            "warmup": 20,
-            "epochs": 0,
+            "batch_size": 32,
+            "learning_rate": MODELS[model]["learning_rate"],
+            "clip_grad_norm": 1.0,
+            "lr_schedule": "linear",
+            "max_steps": 600,
+            "warmup_steps": 20,
+            "max_epochs": 0,
             "log_every": 100,
             "validate_every": 600,
         },
-        "search": {"beam": 3, "max_length": 20},
+        "search": {"beam_size": 3, "max_length": 20},
     }
     train(parse_config(config, "test"), tmp_path, tmp_path / "run")
     sources, targets = ((tmp_path / f"test.{side}").read_text().splitlines() for side in "ab")

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from fastmos.training import loop, validation
-from fastmos.training.checkpoints import Checkpoints
-from fastmos.training.config import Config
-from fastmos.training.experiment import train
-from fastmos.training.loop import Trainer
+from fastmos.checkpoints import Checkpoints
+from fastmos.config import Config
+from fastmos.experiment import train
+from fastmos.tasks import evaluation
+from fastmos.training import trainer as loop
+from fastmos.training.trainer import Trainer
 from tests.training.tiny import Sabotage, in_child, start_child, tiny, tiny_language_model
 
 
@@ -89,14 +90,14 @@ def assert_same_run(first: Path, second: Path) -> None:
         files = [{path.name: path.read_bytes() for path in run.glob(f"{part}/*")} for run in (first, second)]
         assert files[0] == files[1]
     logs = [[json.loads(line) for line in (run / "log.jsonl").open()] for run in (first, second)]
-    validations = [[(r["step"], r["nats_per_word"]) for r in log if "nats_per_word" in r] for log in logs]
+    validations = [[(r["step"], r["nll_per_word"]) for r in log if "nll_per_word" in r] for log in logs]
     assert validations[0] == validations[1]
 
 
 @pytest.mark.parametrize(
     ("config", "kills", "full"),
-    [(tiny(training={"epochs": 16}), 20, 6), (tiny_language_model(), 6, 2)],
-    ids=["translation", "language-model"],
+    [(tiny(training={"max_epochs": 16}), 20, 6), (tiny_language_model(), 6, 2)],
+    ids=["translation", "language-modeling"],
 )
 def test_a_run_killed_again_and_again_is_the_same_run(config: Config, kills: int, full: int, digits: Path) -> None:
     expected, folder = undisturbed(config, digits), digits / "killed"
@@ -109,8 +110,8 @@ def test_a_run_killed_again_and_again_is_the_same_run(config: Config, kills: int
 
 
 def test_a_run_killed_while_it_begins_is_the_same_run(digits: Path) -> None:
-    """At each of the first writes of a new folder: its config, its codings, its text in codes."""
-    config = tiny(training={"epochs": 1})
+    """At each of the first writes of a new folder: its config, its tokenizers, its text in tokens."""
+    config = tiny(training={"max_epochs": 1})
     expected = undisturbed(config, digits)
     for number in range(1, 6):
         for name in ("fsync", "replace"):
@@ -150,22 +151,22 @@ def test_a_signal_saves_and_leaves(number: signal.Signals, times: int, digits: P
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("name", ["score_lines", "search_lines"])
-def test_a_signal_breaks_off_a_validation(name: str, number: signal.Signals, digits: Path) -> None:
-    config, folder = tiny(training={"save_every": 0, "epochs": 2}), digits / "stopped"
+@pytest.mark.parametrize("name", ["score_lines", "search_outputs"])
+def test_a_signal_interrupts_a_validation(name: str, number: signal.Signals, digits: Path) -> None:
+    config, folder = tiny(training={"save_every": 0, "max_epochs": 2}), digits / "stopped"
     expected = undisturbed(config, digits)
 
     def without_end() -> None:
-        """The second validation goes on and on, and says that it has begun."""
-        calls, original = itertools.count(1), getattr(validation, name)
+        """The second validation never ends, and says that it has begun."""
+        calls, original = itertools.count(1), getattr(evaluation, name)
 
-        def endless(*arguments: Any) -> Any:
+        def endless(*arguments: Any, **options: Any) -> Any:
             while next(calls) > 1:
                 (digits / "validating").touch()
-                original(*arguments)
-            return original(*arguments)
+                original(*arguments, **options)
+            return original(*arguments, **options)
 
-        setattr(validation, name, endless)
+        setattr(evaluation, name, endless)
 
     child = start_child(lambda: train(config, digits, folder), without_end)
     try:

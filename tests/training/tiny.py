@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from fastmos.training.config import Config, parse_config
+from fastmos.config import Config, parse_config
 
 Sabotage = Callable[[], None]
 
@@ -24,18 +24,18 @@ def tiny(**sections: dict[str, Any]) -> Config:
     """A config for those digits, with some values of its sections replaced."""
     values: dict[str, dict[str, Any]] = {
         "data": {split: {"source": f"{split}.a", "target": f"{split}.b"} for split in ("train", "valid", "test")},
-        "codings": {"source": {"kind": "words"}, "target": {"kind": "words"}},
-        "model": {"width": 8, "dropout": 0.2},
+        "tokenizers": {"source": {"type": "words"}, "target": {"type": "words"}},
+        "model": {"hidden_size": 8, "dropout": 0.2},
         "head": {"mixtures": 2, "dropout": 0.1},
         "training": {
-            "batch_sentences": 8,
-            "epochs": 5,
+            "batch_size": 8,
+            "max_epochs": 5,
             "save_every": 2,
             "log_every": 3,
             "keep_best": 2,
             "keep_last": 2,
         },
-        "search": {"beam": 2, "max_length": 8},
+        "search": {"beam_size": 2, "max_length": 8},
     }
     for name, section in sections.items():
         values[name] = {**values[name], **section}
@@ -45,12 +45,19 @@ def tiny(**sections: dict[str, Any]) -> Config:
 def tiny_language_model(**training: Any) -> Config:
     """A config for a language model of the sorted digits."""
     values: dict[str, Any] = {
-        "task": "language-model",
+        "task": "language-modeling",
         "data": {split: {"target": f"{split}.b"} for split in ("train", "valid", "test")},
-        "codings": {"target": {"kind": "words"}},
-        "model": {"width": 8, "dropout": 0.2},
+        "tokenizers": {"target": {"type": "words"}},
+        "model": {"hidden_size": 8, "dropout": 0.2},
         "head": {"mixtures": 2},
-        "training": {"batch_sentences": 4, "window": 5, "epochs": 4, "save_every": 2, "measure": "nats", **training},
+        "training": {
+            "batch_size": 4,
+            "bptt_length": 5,
+            "max_epochs": 4,
+            "save_every": 2,
+            "early_stopping_metric": "nll",
+            **training,
+        },
     }
     return parse_config(values, "test")
 

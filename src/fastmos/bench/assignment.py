@@ -11,14 +11,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fastmos.bench.measure import extra_memory
+from fastmos.checkpoints import read_tensors
 from fastmos.errors import InputError
-from fastmos.files import provenance, write_json
+from fastmos.files import write_json
+from fastmos.measure import extra_memory
+from fastmos.provenance import provenance
 from fastmos.tables.assignment import Assignment, Method, assign
-from fastmos.training.checkpoints import read_tensors
 
 SEED = 0
-REPEATS = {5_000: 3}  # by words, else 1: the median of a few counts where one takes a blink
+REPEATS = {5_000: 3}  # by words, else 1: the median of several where one takes no time
 SIZES = {True: (5_000, 30_000), False: (5_000, 20_000, 30_000)}  # words, by `quick`
 DENSE_TO = {True: 5_000, False: 20_000}  # words up to which scipy is asked: seconds, and minutes
 DENSE_MEMORY_TO = 5_000  # words up to which scipy works a second time, for its memory
@@ -47,7 +48,6 @@ class Solved:
     round: int
     words: int
     exact_seconds: float
-    warm_seconds: float | None  # exact, from the prices of the round before
     half_seconds: float
     half_above_percent: float  # what half costs more than exact
 
@@ -70,10 +70,10 @@ def instance(n: int, seed: int = SEED) -> tuple[NDArray[np.float32], NDArray[np.
     def costs() -> NDArray[np.float32]:
         taste = np.exp(draw.normal(0, 1.5, (classes, side)) + draw.normal(0, 0.7, side))
         taste /= taste.sum(1, keepdims=True)
-        nats = -np.log(leaning * taste[first] + (1 - leaning) * taste[second])
-        nats += noise * draw.normal(0, 1, (n, side))
-        nats = np.maximum(nats, 0.01) * counts[:, None]
-        return np.asarray(nats[order], np.float32)
+        nll = -np.log(leaning * taste[first] + (1 - leaning) * taste[second])
+        nll += noise * draw.normal(0, 1, (n, side))
+        nll = np.maximum(nll, 0.01) * counts[:, None]
+        return np.asarray(nll[order], np.float32)
 
     return costs(), costs()
 
@@ -99,7 +99,7 @@ def run_on_costs(folder: Path, output: Path | None) -> None:
     solved = solve_kept(folder)
     if not solved:
         raise InputError(
-            f"{folder}: keeps no costs; `fastmos bench tables --folder F` does, in F/learnt-exact-0.learning"
+            f"{folder}: keeps no costs; `fastmos bench tables --folder F` does, in F/learned-exact-0.learning"
         )
     print_solved(solved)
     if output is not None:
@@ -110,25 +110,21 @@ def solve_kept(folder: Path) -> list[Solved]:
     """The costs of each round that the folder keeps, assigned by each method; none if it keeps none."""
     _compile()
     solved: list[Solved] = []
-    prices = None
     for path in sorted(folder.glob("costs-[0-9]*.safetensors"), key=_round):
         tensors, _ = read_tensors(path)
         R, Q = tensors["R"], tensors["Q"]
         exact, exact_seconds = _timed(partial(assign, R, Q), 1)
         half, half_seconds = _timed(partial(assign, R, Q, "half"), 1)
-        warm = None if prices is None else _timed(partial(assign, R, Q, prices=prices), 1)[1]
         above = 100 * (half.cost / exact.cost - 1)
-        solved.append(Solved(_round(path), len(R), exact_seconds, warm, half_seconds, above))
-        prices = exact.prices
+        solved.append(Solved(_round(path), len(R), exact_seconds, half_seconds, above))
     return solved
 
 
 def print_solved(solved: list[Solved]) -> None:
     """A line for each round."""
-    print(f"{'round':>5} {'words':>7} {'exact, CPU s':>13} {'from prices':>12} {'half':>8} {'half above exact':>17}")
+    print(f"{'round':>5} {'words':>7} {'exact, CPU s':>13} {'half':>8} {'half above exact':>17}")
     for one in solved:
-        warm = "" if one.warm_seconds is None else f"{one.warm_seconds:.2f}"
-        times = f"{one.exact_seconds:>13.2f} {warm:>12} {one.half_seconds:>8.2f}"
+        times = f"{one.exact_seconds:>13.2f} {one.half_seconds:>8.2f}"
         print(f"{one.round:>5} {one.words:>7,} {times} {one.half_above_percent:>15.4f} %")
 
 

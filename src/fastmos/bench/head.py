@@ -1,7 +1,10 @@
 """`fastmos bench head`: the loss beside the formulas in use, in time (interleaved) and memory (a process for each).
 
-All contenders compute loss and gradients of N tokens with K components, width d and V codes, on one thread. The floor
-is what none of them can avoid: three matrix products a component, with the chunks of the fused loss.
+All contenders compute loss and gradients of N tokens with K components, embedding size d and vocabulary size V, on one
+thread. The floor is what none of them can avoid: three matrix products a component, at the best speed that this machine
+has for float32, with the chunks of the fused loss. Plain formulas allocate much, so they are also timed where malloc
+keeps its pages. A second table compares whole heads, which are different models, with one softmax: from hidden states,
+with targets as frequent as words, each with the shortlist that costs least.
 """
 
 from collections.abc import Callable
@@ -13,18 +16,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastmos.bench.measure import Timing, extra_memory, interleaved
-from fastmos.files import provenance, write_json
-from fastmos.heads import MixtureOfSoftmaxes, mixture_nll
+from fastmos.bench.models import HEADS, draw_words, print_rows, rows_of, zipf
+from fastmos.files import write_json
+from fastmos.heads import Head, LossOptions, MixtureOfSoftmaxes, mixture_nll, products
 from fastmos.heads.fused import chunk_tokens, row_stride, slices
+from fastmos.measure import Timing, extra_memory, interleaved, with_pages_kept
 from fastmos.progress import progress
+from fastmos.provenance import provenance
 
 SEED = 0
 ROUNDS = {"full": 5, "quick": 3}
 
 
 class Shape(NamedTuple):
-    """Tokens, components, width and codes."""
+    """Tokens, components, embedding size and vocabulary size."""
 
     N: int
     K: int
@@ -42,11 +47,12 @@ SHAPES = {
     ],
     "quick": [Shape(64, 9, 256, 10_000), Shape(128, 1, 256, 30_000)],
 }
+VOCABULARIES = {"full": [(1024, 256, 10_000), (1024, 256, 30_000)], "quick": [(256, 256, 10_000)]}  # N, d, V of heads
 TOKENS = {"full": [1024, 4096, 16384], "quick": [64, 256]}  # memory over these, other sizes as in the first shape
 
 FLOOR, FUSED, PUBLIC = "three GEMMs (floor)", "mixture_nll", "zihangdai/mos formula"
 ABOUT = {
-    FLOOR: "three bare matrix products a component, same chunks",
+    FLOOR: "three bare matrix products a component, same chunks, by the fastest kernels",
     FUSED: "given contexts and log-prior",
     "mixture_nll, smoothed": "the same with label_smoothing=0.1",
     "module": "MixtureOfSoftmaxes from hidden states, contexts made inside the loss",
@@ -56,6 +62,7 @@ ABOUT = {
     "linear_cross_entropy": "of torch, chunked, with its default options; one softmax only, so K = 1 (it cannot mix)",
     "adaptive softmax": "nn.AdaptiveLogSoftmaxWithLoss on one context a token: another model, for scale",
 }
+PAGES_KEPT = (FLOOR, FUSED, PUBLIC, "log-space formula", "linear_cross_entropy")  # timed in that way as well
 
 
 @dataclass
@@ -97,12 +104,14 @@ def losses(case: Case) -> dict[str, Callable[[], Tensor]]:
     head, given, targets = case.head, (case.contexts, case.log_prior), case.targets
     every: dict[str, Callable[[], Tensor]] = {
         FUSED: lambda: mixture_nll(*given, head.weight, head.bias, targets).loss,
-        "mixture_nll, smoothed": lambda: mixture_nll(*given, head.weight, head.bias, targets, label_smoothing=0.1).loss,
+        "mixture_nll, smoothed": lambda: (
+            mixture_nll(*given, head.weight, head.bias, targets, LossOptions(label_smoothing=0.1)).loss
+        ),
         "module": lambda: head(case.hidden, targets).loss,
         "module, contexts kept": lambda: mixture_nll(*head.parts(case.hidden), head.weight, head.bias, targets).loss,
         PUBLIC: lambda: public_formula(*given, head.weight, head.bias, targets),
         "log-space formula": lambda: log_space_formula(case),
-        "adaptive softmax": lambda: case.adaptive(case.contexts[:, 0], targets).loss * len(targets),
+        "adaptive softmax": lambda: case.adaptive(case.contexts[:, 0], targets).loss,
     }
     if case.shape.K == 1 and hasattr(F, "linear_cross_entropy"):
         every["linear_cross_entropy"] = lambda: linear_cross_entropy(case)
@@ -112,15 +121,15 @@ def losses(case: Case) -> dict[str, Callable[[], Tensor]]:
 def public_formula(
     contexts: Tensor, log_prior: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor, ignore_index: int = -100
 ) -> Tensor:
-    """As the public code mixes (Yang et al. 2018): probabilities of all tokens, components and codes at once."""
+    """As the public code mixes (Yang et al. 2018): probabilities [N, K, V] of everything at once."""
     each = F.softmax(F.linear(contexts, weight, bias), -1)  # [N, K, V]
     mixture = (each * log_prior.exp()[:, :, None]).sum(1)
-    return F.nll_loss(torch.log(mixture.add_(1e-8)), targets, ignore_index=ignore_index, reduction="sum")
+    return F.nll_loss(torch.log(mixture.add_(1e-8)), targets, ignore_index=ignore_index)
 
 
 def log_space_formula(case: Case) -> Tensor:
     each = F.log_softmax(F.linear(case.contexts, case.head.weight, case.head.bias), -1)  # [N, K, V]
-    return F.nll_loss(torch.logsumexp(each + case.log_prior[:, :, None], 1), case.targets, reduction="sum")
+    return F.nll_loss(torch.logsumexp(each + case.log_prior[:, :, None], 1), case.targets)
 
 
 def linear_cross_entropy(case: Case) -> Tensor:
@@ -129,7 +138,6 @@ def linear_cross_entropy(case: Case) -> Tensor:
         case.head.weight,
         case.targets,
         linear_bias=case.head.bias,
-        reduction="sum",
         options=torch.nn.LinearCrossEntropyOptions(),
     )
     return loss
@@ -140,16 +148,15 @@ def make_floor(case: Case) -> Callable[[], object]:
     shape, weight = case.shape, case.head.weight.detach()
     most = min(shape.N, chunk_tokens(weight, shape.K, 1))
     buffer = torch.full((most * shape.K, row_stride(shape.V)), 1e-3)
-    contexts, d_contexts = case.contexts.detach(), torch.empty_like(case.contexts)
-    d_weight = torch.zeros_like(weight)
+    contexts, d_weight = case.contexts.detach(), torch.zeros_like(weight)
 
     def floor() -> None:
         for chunk in slices(shape.N, most):
             rows = contexts[chunk].flatten(0, 1)
             logits = buffer[: len(rows), : shape.V]
-            torch.mm(rows, weight.t(), out=logits)
-            torch.mm(logits, weight, out=d_contexts[chunk].flatten(0, 1))
-            d_weight.addmm_(logits.t(), rows)
+            products.logits(rows, weight, None, logits)
+            products.mm(logits, weight)
+            products.addmm_(d_weight, logits.t(), rows)
 
     return floor
 
@@ -169,7 +176,7 @@ def steps(case: Case) -> dict[str, Callable[[], object]]:
 
 
 def prepare_memory(name: str, shape: Shape) -> Callable[[], object]:
-    """One step for `extra_memory`: gradients are there already, and code is loaded by a small step before."""
+    """One step for `extra_memory`: gradients are there already, and token is loaded by a small step before."""
     torch.set_num_threads(1)
     small = make_case(shape._replace(N=2, V=50))
     torch.autograd.backward(losses(small)[name]())
@@ -190,12 +197,16 @@ def run(quick: bool = False, output: Path | None = None) -> dict[str, Any]:
         record["shapes"] = [
             measure_shape(shape, ROUNDS[size], quick) for shape in progress(SHAPES[size], "shapes", len(SHAPES[size]))
         ]
+        record["heads"] = [measure_heads(*sizes, rounds=2 * ROUNDS[size]) for sizes in VOCABULARIES[size]]
         names = [FUSED] if quick else [FUSED, "module"]
         record["memory"] = measure_tokens(SHAPES[size][0], TOKENS[size], names)
     finally:
         torch.set_num_threads(threads)
     for one in record["shapes"]:
         print_shape(one)
+    print("\npages kept: x floor where malloc keeps what is freed, so that large blocks cost no page faults")
+    for one in record["heads"]:
+        print_rows("heads, N = {N:,}, d = {d}, V = {V:,}".format(**one["shape"]), one["rows"])
     print_tokens(record["memory"])
     if output is not None:
         write_json(output, record)
@@ -207,14 +218,38 @@ def run(quick: bool = False, output: Path | None = None) -> dict[str, Any]:
 def measure_shape(shape: Shape, rounds: int, quick: bool) -> dict[str, Any]:
     """Times of all contenders, and their memory (in a quick run of those that matter most, with many components)."""
     timings = interleaved(steps(make_case(shape)), rounds)
+    kept = with_pages_kept(time_pages_kept, shape, rounds)
     measured = [name for name in timings if name != FLOOR]
     if quick:
         measured = [FUSED, PUBLIC] if shape.K > 1 else []
     memory = {name: extra_memory(prepare_memory, name, shape) for name in progress(measured, f"memory at {shape}")}
-    return {"shape": shape._asdict(), "rows": [row(name, timings, memory.get(name)) for name in timings]}
+    return {"shape": shape._asdict(), "rows": [row(name, timings, kept, memory.get(name)) for name in timings]}
 
 
-def row(name: str, timings: dict[str, Timing], memory: int | None) -> dict[str, Any]:
+def measure_heads(tokens: int, width: int, vocab_size: int, rounds: int) -> dict[str, Any]:
+    """Forward and backward of every head, as multiples of one softmax."""
+    torch.manual_seed(SEED)
+    hidden, targets = torch.randn(tokens, width, requires_grad=True), draw_words((tokens,), vocab_size)
+
+    def step(head: Head) -> Callable[[], object]:
+        def run() -> None:
+            for one in (hidden, *head.parameters()):
+                one.grad = None
+            head(hidden, targets).loss.backward()
+
+        return run
+
+    timings = interleaved({name: step(make(width, zipf(vocab_size))) for name, make in HEADS.items()}, rounds)
+    return {"shape": {"N": tokens, "d": width, "V": vocab_size}, "rows": rows_of(timings)}
+
+
+def time_pages_kept(shape: Shape, rounds: int) -> dict[str, Timing]:
+    """Times of some contenders, for a process whose malloc keeps its pages."""
+    torch.set_num_threads(1)
+    return interleaved({name: step for name, step in steps(make_case(shape)).items() if name in PAGES_KEPT}, rounds)
+
+
+def row(name: str, timings: dict[str, Timing], kept: dict[str, Timing], memory: int | None) -> dict[str, Any]:
     timing = timings[name]
     return {
         "name": name,
@@ -222,6 +257,7 @@ def row(name: str, timings: dict[str, Timing], memory: int | None) -> dict[str, 
         "median": timing.median,
         "spread": timing.spread,
         "ratio": timing.ratio(timings[FLOOR]),
+        "ratio_pages_kept": kept[name].ratio(kept[FLOOR]) if name in kept else None,
         "memory": memory,
     }
 
@@ -236,10 +272,11 @@ def measure_tokens(shape: Shape, tokens: list[int], names: list[str]) -> dict[st
 
 def print_shape(record: dict[str, Any]) -> None:
     sizes = ", ".join(f"{name} = {size:,}" for name, size in record["shape"].items())
-    print(f"\n{sizes}\n{'':26}{'seconds':>9}{'spread':>9}{'x floor':>9}{'extra MB':>10}")
+    print(f"\n{sizes}\n{'':26}{'seconds':>9}{'spread':>9}{'x floor':>9}{'pages kept':>12}{'extra MB':>10}")
     for one in record["rows"]:
+        kept = "" if one["ratio_pages_kept"] is None else f"{one['ratio_pages_kept']:.2f}"
         memory = "" if one["memory"] is None else f"{one['memory'] / 1e6:,.0f}"
-        print(f"{one['name']:26}{one['median']:9.3f}{one['spread']:9.3f}{one['ratio']:9.2f}{memory:>10}")
+        print(f"{one['name']:26}{one['median']:9.3f}{one['spread']:9.3f}{one['ratio']:9.2f}{kept:>12}{memory:>10}")
 
 
 def print_tokens(record: dict[str, Any]) -> None:

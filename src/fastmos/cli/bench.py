@@ -1,97 +1,107 @@
 """`fastmos bench ...`: measure this machine; ratios within one run are what to compare."""
 
 import os
-from pathlib import Path
-from typing import Literal
+from argparse import Namespace
 
-from tyro.conf import Positional
-
+from fastmos.cli.arguments import Arguments, add_choice, add_count, add_flag, add_output, add_path, add_paths
 from fastmos.errors import InputError
 
+LAYOUTS = ["neighbors", "frequency", "diagonal", "random"]
 
-def head(quick: bool = False, output: Path | None = None) -> None:
-    """Time and memory of the loss beside the formulas in use.
 
-    Args:
-        quick: Two small shapes, within a minute.
-        output: Write the figures here as JSON, and a plot beside it as PNG.
-    """
+def head_arguments(parser: Arguments) -> None:
+    add_flag(parser, "--quick", "two small shapes, within a minute")
+    add_output(parser, "write the figures here as JSON, and a plot beside it as PNG")
+
+
+def head(args: Namespace) -> None:
+    """Time and memory of the loss beside the formulas in use."""
+    if args.output is not None:
+        import matplotlib  # noqa: F401 (if it is missing, say so before the work)
     from fastmos.bench.head import run
 
-    run(quick, output)
+    run(args.quick, args.output)
 
 
-def codings(text: Path | None = None, quick: bool = False, output: Path | None = None) -> None:
-    """Speed of the codings beside tokenizers, subword-nmt and sentencepiece, on one core.
-
-    Args:
-        text: A tokenised text to measure with, plain or gzip; generated text by default.
-        quick: A small text, within half a minute.
-        output: Write the figures here as JSON.
-    """
-    from fastmos.bench import codings as bench
-
-    bench.run(quick, output, text)
+def step_arguments(parser: Arguments) -> None:
+    add_flag(parser, "--quick", "a quarter of the tokens and three rounds, within a minute")
+    add_output(parser, "write the figures here as JSON")
 
 
-def assignment(
-    quick: bool = False, output: Path | None = None, dense_to: int | None = None, costs: Path | None = None
-) -> None:
-    """Speed and cost of the table solvers beside scipy.
+def step(args: Namespace) -> None:
+    """Training steps of whole models with every head, as multiples of one softmax."""
+    from fastmos.bench.step import run
 
-    Args:
-        quick: 5,000 and 30,000 words, scipy at 5,000, within a minute; otherwise 20,000 too, which takes scipy minutes.
-        output: Write the figures here as JSON.
-        dense_to: Ask scipy up to this many words; 30,000 take it 10 minutes and 7 GB.
-        costs: Instead, on real costs: the folder of a learnt table that `fastmos bench tables --folder` kept.
-    """
+    run(args.quick, args.output)
+
+
+def decode_arguments(parser: Arguments) -> None:
+    add_flag(parser, "--quick", "few steps and three rounds, within a minute")
+    add_output(parser, "write the figures here as JSON")
+
+
+def decode(args: Namespace) -> None:
+    """Beam search of whole models with every head, as multiples of one softmax."""
+    from fastmos.bench.decode import run
+
+    run(args.quick, args.output)
+
+
+def tokenizers_arguments(parser: Arguments) -> None:
+    add_path(parser, "--text", "a tokenized text to measure with; if not given, generated text")
+    add_flag(parser, "--quick", "a small text, within half a minute")
+    add_output(parser, "write the figures here as JSON")
+
+
+def tokenizers(args: Namespace) -> None:
+    """Speed of the tokenizers beside tokenizers, subword-nmt and sentencepiece, on one core."""
+    from fastmos.bench.tokenizers import run
+
+    run(args.quick, args.output, args.text)
+
+
+def assignment_arguments(parser: Arguments) -> None:
+    add_flag(parser, "--quick", "5,000 and 30,000 words, scipy at 5,000, within a minute; else 20,000 too, for minutes")
+    add_output(parser, "write the figures here as JSON")
+    add_count(parser, "--dense-to", "ask scipy up to N words; 30,000 take it 10 minutes and 7 GB")
+    add_path(parser, "--costs", "instead, real costs of a table that fastmos bench tables --folder kept", "FOLDER")
+
+
+def assignment(args: Namespace) -> None:
+    """Speed and cost of the table solvers beside scipy."""
     # CPU seconds are compared: several threads of numpy's matrix products would be counted while they wait, too.
     os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
-    from fastmos.bench import assignment as bench
+    from fastmos.bench.assignment import run, run_on_costs
 
-    if costs is None:
-        bench.run(quick, output, dense_to)
+    if args.costs is None:
+        run(args.quick, args.output, args.dense_to)
     else:
-        bench.run_on_costs(costs, output)
+        run_on_costs(args.costs, args.output)
 
 
-def tables(
-    train: Positional[tuple[Path, ...]] = (),
-    *,
-    valid: tuple[Path, ...] = (),
-    size: int | None = None,
-    words: int | None = None,
-    min_count: int | None = None,
-    start: Literal["neighbours", "diagonal", "frequency", "random"] = "neighbours",
-    seeds: int = 3,
-    rounds: int = 8,
-    epochs: int = 3,
-    tables: tuple[Literal["random", "frequency", "diagonal", "neighbours", "learnt-half", "learnt-exact"], ...] = (),
-    folder: Path | None = None,
-    quick: bool = False,
-    output: Path | None = None,
-) -> None:
-    """Learnt tables beside those by frequency and at random, each judged by a new language model of the same budget.
+def tables_arguments(parser: Arguments) -> None:
+    add_paths(parser, "train", "training text; if none is given, the embedded sample's", nargs="*")
+    add_paths(parser, "--valid", "held-out text")
+    add_count(parser, "--vocab-size", "tokens; if not given, rows and columns only (LightRNN)")
+    add_count(parser, "--words", "words of the vocabulary; if not given, all")
+    add_count(parser, "--min-count", "leave out words that occur less often")
+    add_choice(parser, "--layout", LAYOUTS, "what learning starts from", LAYOUTS[0])
+    add_count(parser, "--seeds", "how many seeds", 3)
+    add_count(parser, "--rounds", "of learning, at most", 8)
+    add_count(parser, "--epochs", "of the new language models", 3)
+    kinds = [*LAYOUTS, "learned-half", "learned-exact"]
+    parser.add_argument("--tables", choices=kinds, nargs="+", help="only these; if not given, all")
+    add_path(parser, "--folder", "keep all tables and states here, and resume what is there", "FOLDER")
+    add_flag(parser, "--quick", "one seed on little text, within a minute: to see that all works, not for figures")
+    add_output(parser, "write the figures here as JSON")
 
-    Args:
-        train: Tokenised training text, plain or gzip; the English side of the embedded sample by default.
-        valid: Held-out text.
-        size: How many codes, beside the four special ones; rows and columns only (LightRNN) by default.
-        words: How many words the vocabulary holds; all by default.
-        min_count: Leave out words that occur less often.
-        start: What learning starts from.
-        seeds: How many seeds.
-        rounds: Of learning, at most.
-        epochs: Of the new language models.
-        tables: Only these; all by default.
-        folder: Keep all tables and states here, and go on with what is there.
-        quick: One seed on little text, within a minute: to see that all works, not for figures.
-        output: Write the figures here as JSON.
-    """
-    from fastmos.bench import tables as bench
 
-    if bool(train) != bool(valid):
+def tables(args: Namespace) -> None:
+    """Learnt tables beside those by frequency and at random, each evaluated by a new language model of one budget."""
+    from fastmos.bench.tables import TABLES, Sizes, run
+
+    if bool(args.train) != bool(args.valid):
         raise InputError("give training text and --valid together, or neither for the embedded sample")
-    sizes = bench.Sizes(size, words, min_count)
-    chosen = tables or bench.TABLES
-    bench.run(quick, output, train, valid, sizes, start, seeds, rounds, epochs, folder, chosen)
+    sizes = Sizes(args.vocab_size, args.words, args.min_count)
+    learning = args.layout, args.seeds, args.rounds, args.epochs
+    run(args.quick, args.output, args.train, args.valid, sizes, *learning, args.folder, args.tables or TABLES)

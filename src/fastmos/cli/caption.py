@@ -1,103 +1,104 @@
-"""`fastmos features`, `fastmos caption` and `fastmos demo caption`."""
+"""`fastmos caption` and `fastmos features`."""
 
 import sys
+from argparse import Namespace
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from tyro.conf import Positional, arg
-
+from fastmos.cli.arguments import (
+    Arguments,
+    add_beam_size,
+    add_count,
+    add_output,
+    add_path,
+    add_paths,
+    add_run,
+    load_run,
+)
 from fastmos.errors import InputError
 from fastmos.files import check_output, printable
+from fastmos.processes import cores
 
 if TYPE_CHECKING:
-    from fastmos.training.run import Run
+    from PIL.Image import Image
 
-IMAGES_AT_ONCE = 64
+    from fastmos.inference.run import Run
 
-
-def features(
-    photos: Positional[Path],
-    output: Annotated[Path, arg(aliases=["-o"])] = Path("features.safetensors"),
-    backbone: str = "",
-) -> None:
-    """Features of all images in a folder and below it; files that cannot be read are named and left out.
-
-    Args:
-        photos: folder of images.
-        output: the file of features; what it has already is done again only where an image has changed.
-        backbone: efficientnet-lite0 if not given; or resnet-101, colour-grid, or a vision model for transformers.
-    """
-    from fastmos.data.backbones import extract, load_backbone
-
-    found = extract(photos, output, load_backbone(backbone or "efficientnet-lite0"))
-    gone = f", {found.gone:,} of them no longer in {photos}" if found.gone else ""
-    left = f"; {len(found.refused):,} could not be read" if found.refused else ""
-    print(f"{output}: features of {found.images:,} images{gone}{left}")
+IMAGES_AT_ONCE = 16  # in memory, however large
 
 
-def caption(
-    run: Positional[Path],
-    photos: Positional[tuple[Path, ...]],
-    beam: int | None = None,
-    nbest: int = 1,
-    html_output: Annotated[Path | None, arg(name="html")] = None,
-) -> None:
-    """Caption images: the path, a tab and the caption a line.
+def add_arguments(parser: Arguments) -> None:
+    add_run(parser)
+    add_paths(parser, "images", "images, or folders of them", "IMAGE")
+    add_beam_size(parser)
+    add_count(parser, "--nbest", "print the N best captions of each image", 1)
+    add_path(parser, "--html", "write a contact sheet of images and captions too")
 
-    Args:
-        run: folder that fastmos train made.
-        photos: images, or folders of them.
-        beam: hypotheses kept; what the run's config says if not given.
-        nbest: print so many captions of each image, best first.
-        html_output: write a contact sheet of pictures and captions too.
-    """
-    from fastmos.cli.train import load_run
-    from fastmos.data.images import find_images
-    from fastmos.data.sheet import write_sheet
 
-    files = find_images(photos)
-    check_output(html_output, files)
-    model = load_run(run)
+def run(args: Namespace) -> None:
+    """Caption images: the path, a tab and the caption a line."""
+    from fastmos.report.contact_sheet import write_sheet
+    from fastmos.vision.images import find_images
+
+    files = find_images(args.images)
+    check_output(args.html, files)
     done: list[tuple[Path, list[str]]] = []
-    for path, captions in _captions(model, files, nbest, beam):
+    for path, captions in _captions(load_run(args), files, args.nbest, args.beam_size):
         for text in captions:
             print(f"{printable(path)}\t{text}", flush=True)
         done.append((path, captions))
-    if html_output is not None:
-        write_sheet(html_output, done, f"captions by {run}")
+    if args.html is not None:
+        write_sheet(args.html, done, f"captions by {args.run}")
     if len(done) < len(files):
         raise InputError(f"{len(files) - len(done):,} of {len(files):,} images could not be captioned, as said above")
 
 
-def _captions(model: "Run", files: Sequence[Path], nbest: int, beam: int | None) -> Iterator[tuple[Path, list[str]]]:
+def _captions(
+    model: "Run", files: Sequence[Path], nbest: int, beam_size: int | None
+) -> Iterator[tuple[Path, list[str]]]:
     """The captions of each image that can be read; of the others standard error says why not."""
-    from fastmos.data.images import decode_images
-
-    preprocessing = model.backbone.preprocessing
-    decoded = decode_images(files, preprocessing.short, preprocessing.crop, preprocessing.resample)
-    while group := list(islice(decoded, IMAGES_AT_ONCE)):
-        good = []
-        for path, square in group:
-            if isinstance(square, InputError):
-                print(f"fastmos: {square}", file=sys.stderr, flush=True)
-            else:
-                good.append((path, square))
-        if good:
-            found = model.caption_features(
-                model.backbone.features([square for _, square in good]), nbest=nbest, beam=beam
-            )
+    with ThreadPoolExecutor(cores()) as pool:
+        for begin in range(0, len(files), IMAGES_AT_ONCE):
+            group = files[begin : begin + IMAGES_AT_ONCE]
+            read = zip(group, pool.map(_read, group), strict=True)
+            good = [(path, image) for path, image in read if image is not None]
+            found = model.caption([image for _, image in good], nbest=nbest, beam_size=beam_size)
             for (path, _), best in zip(good, found, strict=True):
-                yield path, [one.text for one in best]
+                yield path, [output.text for output in best]
 
 
-def demo(folder: Path = Path("out/demo-caption")) -> None:
-    """Learn to caption generated drawings, caption new ones, and make a contact sheet; minutes on two cores.
+def _read(path: Path) -> "Image | None":
+    from fastmos.vision.images import read_image
 
-    Args:
-        folder: where drawings, run and sheet go; what is done there already is not done again.
+    try:
+        return read_image(path)
+    except InputError as error:
+        print(f"fastmos: {error}", file=sys.stderr, flush=True)
+        return None
+
+
+def features_arguments(parser: Arguments) -> None:
+    add_path(parser, "images", "folder of images", "FOLDER")
+    add_output(parser, "what it has is kept, except for images that have changed", "features.safetensors")
+    parser.add_argument(
+        "--backbone",
+        metavar="NAME",
+        default="efficientnet-lite0",
+        help="efficientnet-lite0 (default), resnet-101, color-grid, or a vision model for transformers",
+    )
+
+
+def features(args: Namespace) -> None:
+    """Features of all images in a folder and below it; files that cannot be read are named and left out.
+
+    An interrupted call resumes.
     """
-    from fastmos.experiments.caption_demo import demo as run
+    from fastmos.vision.backbones import load_backbone
+    from fastmos.vision.extraction import extract
 
-    run(folder)
+    found = extract(args.images, args.output, load_backbone(args.backbone))
+    gone = f", {found.gone:,} of them no longer in {args.images}" if found.gone else ""
+    left = f"; {len(found.refused):,} could not be read" if found.refused else ""
+    print(f"{args.output}: features of {found.images:,} images{gone}{left}")

@@ -1,28 +1,32 @@
 """`fastmos data ...`: write the embedded sample, list the corpora of the paper, download and prepare one."""
 
+from argparse import Namespace
 from pathlib import Path
 
-from tyro.conf import Positional
+from fastmos.cli.arguments import Arguments, add_count, add_path
 
 
-def sample(folder: Positional[Path], *, pairs: int = 20_000, valid: int = 500, test: int = 500, seed: int = 0) -> None:
-    """Write the embedded German-English sample: train, valid and test (.de and .en), tokenised and lowercased.
-
-    Args:
-        folder: Where the six files go.
-        pairs: Training pairs.
-        valid: Validation pairs.
-        test: Test pairs; neither these nor the validation pairs recur in the training text.
-        seed: The same seed gives the same text everywhere.
-    """
-    from fastmos.data.sample import write_sample
-
-    counts = write_sample(folder, pairs=pairs, valid=valid, test=test, seed=seed)
-    _say(folder, counts)
+def sample_arguments(parser: Arguments) -> None:
+    add_path(parser, "folder", "where the six files go", "FOLDER")
+    add_count(parser, "--pairs", "training pairs", 20_000)
+    add_count(parser, "--valid", "validation pairs", 500)
+    add_count(parser, "--test", "test pairs; the training text has none of them", 500)
+    add_count(parser, "--seed", "the same seed gives the same text", 0, least=0)
 
 
-def list_corpora() -> None:
-    """List the corpora that `fastmos data get` knows, and what they weigh."""
+def sample(args: Namespace) -> None:
+    """Write the embedded German-English sample: train, valid and test (.de and .en), tokenized and lowercased."""
+    from fastmos.samples.grammar import write_sample
+
+    _say(args.folder, write_sample(args.folder, pairs=args.pairs, valid=args.valid, test=args.test, seed=args.seed))
+
+
+def list_arguments(parser: Arguments) -> None:
+    """It has none."""
+
+
+def list_corpora(args: Namespace) -> None:
+    """List the corpora that `fastmos data get` knows, and their sizes."""
     from fastmos.data.preprocess import CORPORA
 
     for name, corpus in CORPORA.items():
@@ -31,18 +35,18 @@ def list_corpora() -> None:
         print(f"{name:16} {weight:>12}  {corpus.about}")
 
 
-def get(name: Positional[str], *, folder: Path | None = None, mirror: str | None = None) -> None:
-    """Download a corpus from its official addresses and prepare it as the paper did; an interrupted download goes on.
+def get_arguments(parser: Arguments) -> None:
+    parser.add_argument("name", metavar="NAME", help="one of fastmos data list")
+    add_path(parser, "--folder", "where it goes; if not given, data/NAME", "FOLDER")
+    parser.add_argument("--mirror", metavar="URL", help="an address under which the original files lie by their names")
 
-    Args:
-        name: One of `fastmos data list`.
-        folder: Where it goes; data/NAME by default.
-        mirror: An address under which the original files lie by their names.
-    """
+
+def get(args: Namespace) -> None:
+    """Download a corpus of the paper and prepare it as the paper did; an interrupted download resumes."""
     from fastmos.data.preprocess import get_corpus
 
-    folder = folder or Path("data", name)
-    _say(folder, get_corpus(name, folder, mirror=mirror))
+    folder = args.folder or Path("data", args.name)
+    _say(folder, get_corpus(args.name, folder, mirror=args.mirror))
 
 
 def _say(folder: Path, counts: dict[str, int]) -> None:

@@ -1,33 +1,36 @@
 """`fastmos reproduce`: the paper's tables and figures."""
 
-from pathlib import Path
-from typing import Annotated
+from argparse import Namespace
 
-from tyro.conf import Positional, arg
+from fastmos.cli.arguments import Arguments, add_count, add_flag, add_path
 
 
-def reproduce(
-    suite: Positional[str],
-    scale: str = "multi30k",
-    seeds: int | None = None,
-    only: str = "",
-    runs: Path = Path("runs"),
-    results: Path = Path("results"),
-    show: Annotated[bool, arg(name="list")] = False,
-) -> None:
+def add_arguments(parser: Arguments) -> None:
+    parser.add_argument(
+        "suite",
+        metavar="SUITE",
+        help="overall, words, oov, same-budget, same-softmaxes, rank, mixtures, tables, heads, wmt; or all",
+    )
+    parser.add_argument(
+        "--scale",
+        metavar="NAME",
+        default="multi30k",
+        help="multi30k (default), flickr8k, msctd, ted, europarl or sample; paper: as the paper did (or a part of it: "
+        "iwslt14, coco, wmt14)",
+    )
+    add_count(parser, "--seeds", "runs of each row; if not given, what is usual for suite and scale")
+    parser.add_argument("--only", metavar="TEXT", default="", help="rows with this in their name")
+    add_path(parser, "--runs", "folder of run folders, tables and text", "FOLDER", "runs")
+    add_path(parser, "--results", "folder of results, one JSON file a run", "FOLDER", "results")
+    add_flag(parser, "--list", "train nothing; list what is done and what is to do, and print the tables so far")
+
+
+def run(args: Namespace) -> None:
     """Train what a table of the paper needs and is not there yet, and print our figures beside the paper's.
 
-    An interrupted run goes on. The same command may be started twice: each takes what the other has not begun.
-
-    Args:
-        suite: overall, words, oov, same-budget, same-softmaxes, rank, mixtures, tables, wmt; or all.
-        scale: multi30k, flickr8k, europarl or sample; paper: as the paper did (or a part of it: iwslt14, coco, wmt14).
-        seeds: runs of each row; what is usual for suite and scale if not given.
-        only: rows with this in the name that their table gives them.
-        runs: folder of run folders, tables and text.
-        results: folder of results, one JSON file a run.
-        show: train nothing; list what is done and what is to do, and print the tables of what is there.
+    An interrupted run resumes. The same command may be started twice: each takes what the other has not begun.
     """
-    from fastmos.experiments.reproduce import reproduce as work
+    from fastmos.reproduce.reproduce import reproduce
 
-    work(suite, scale, seeds=seeds, only=only, runs=runs, results=results, show=show)
+    options = {"seeds": args.seeds, "only": args.only, "runs": args.runs, "results": args.results, "show": args.list}
+    reproduce(args.suite, args.scale, **options)

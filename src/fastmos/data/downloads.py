@@ -1,4 +1,4 @@
-"""Files from the web: resumed when cut, retried, checked by size and SHA-256, and unpacked without trust."""
+"""Downloads: resumed after an interruption, retried, checked by size and SHA-256, unpacked safely."""
 
 import errno
 import gzip
@@ -25,12 +25,12 @@ from fastmos.progress import progress
 CHUNK = 1 << 20
 ATTEMPTS = 6
 TIMEOUT_SECONDS = 60.0
-HOPELESS = {400, 401, 403, 404, 405, 410}  # answers that another try will not change
+PERMANENT = {400, 401, 403, 404, 405, 410}  # HTTP errors that another attempt will not change
 
 
 @dataclass(frozen=True)
 class Remote:
-    """A file somewhere else; size and SHA-256 are checked where they are known."""
+    """A file to download; size and SHA-256 are checked if they are known."""
 
     url: str
     size: int | None = None
@@ -49,21 +49,21 @@ def fetch(
     attempts: int = ATTEMPTS,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Path:
-    """Download a file into a folder, unless it is there; what was fetched before a cut is kept and continued.
+    """Download a file into a folder, unless it is there already; an interrupted download is resumed.
 
-    A mirror is an address under which the file lies by its name. An unknown SHA-256 is recorded in NAME.sha256 beside
-    the file on the first download, and holds from then on.
+    A mirror is a URL under which the file has the same name. If the SHA-256 is unknown, that of the first download is
+    written to NAME.sha256 beside the file and checked from then on.
     """
     final = folder / remote.name
     if final.exists():
-        _check(final, remote, "remove it, and it will be fetched again")
+        _check(final, remote, "remove it, and it will be downloaded again")
         return final
     folder.mkdir(parents=True, exist_ok=True)
     url = f"{mirror.rstrip('/')}/{remote.name}" if mirror else remote.url
     partial = folder / f"{remote.name}.part"
     _download(url, partial, remote.size, attempts, sleep)
     try:
-        _check(partial, remote, "what came was thrown away; try again later, or another --mirror", url)
+        _check(partial, remote, "it was deleted; try again later, or another --mirror", url)
     except InputError:
         partial.unlink()
         raise
@@ -75,7 +75,7 @@ def fetch(
 
 
 def recorded_sha256(path: Path) -> str | None:
-    """What NAME.sha256 beside the file says, if it is there."""
+    """The SHA-256 in NAME.sha256 beside the file, if there is one."""
     try:
         return _digest_file(path).read_text("utf-8").split()[0]
     except (FileNotFoundError, IndexError):
@@ -108,14 +108,14 @@ def _sha256(path: Path) -> str:
 
 
 def _record(partial: Path, final: Path) -> None:
-    """Note the hash in the format of sha256sum, so that `sha256sum -c` can check it too."""
+    """Write the hash in the format of `sha256sum -c`."""
     if recorded_sha256(final) is None:
         with written_whole(_digest_file(final)) as file:
             file.write(f"{_sha256(partial)}  {final.name}\n")
 
 
 def _download(url: str, partial: Path, size: int | None, attempts: int, sleep: Callable[[float], None]) -> None:
-    """Try until the whole file is there; a try that brought something new starts the count anew."""
+    """Try until the whole file is there; an attempt that downloads a chunk resets the count of failures."""
     failures = 0
     while True:
         before = _length(partial)
@@ -123,14 +123,14 @@ def _download(url: str, partial: Path, size: int | None, attempts: int, sleep: C
             _transfer(url, partial, size)
             return
         except urllib.error.HTTPError as error:
-            if error.code in HOPELESS:
-                raise InputError(f"{url}: the server says {error.code} {error.reason}; is the address right?") from None
+            if error.code in PERMANENT:
+                raise InputError(f"{url}: the server says {error.code} {error.reason}; is the URL right?") from None
             reason = f"the server says {error.code} {error.reason}"
         except (urllib.error.URLError, http.client.HTTPException, ssl.SSLError, ConnectionError, TimeoutError) as error:
             reason = str(getattr(error, "reason", error)) or type(error).__name__
         failures = 1 if _length(partial) >= before + CHUNK else failures + 1
         if failures >= attempts:
-            raise InputError(f"{url}: {reason}, {attempts} times; run the command again later, it goes on from there")
+            raise InputError(f"{url}: {reason}, {attempts} times; run the command again later to resume")
         sleep(2.0 ** (failures - 1))
 
 
@@ -139,22 +139,22 @@ def _length(path: Path) -> int:
 
 
 def _transfer(url: str, partial: Path, size: int | None) -> None:
-    """One try: ask for what is missing, and append it."""
+    """One attempt: request what is missing, and append it."""
     done, tag = _length(partial), _tag_file(partial)
     if size is not None and done == size:
         return
     version = tag.read_text("utf-8") if tag.exists() else ""
-    done = done if version else 0  # nothing else would tell that the file has changed meanwhile
+    done = done if version else 0  # else a change of the file would go unnoticed
     headers = {"User-Agent": "fastmos", "Accept-Encoding": "identity"}
     if done:
-        headers |= {"Range": f"bytes={done}-", "If-Range": version}  # a changed file comes whole
+        headers |= {"Range": f"bytes={done}-", "If-Range": version}  # a changed file is sent whole
     try:
         request = urllib.request.Request(url, headers=headers)
         response = urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
     except ValueError as error:
-        raise InputError(f"{url}: not an address ({error}); it should begin with http:// or https://") from None
+        raise InputError(f"{url}: not a URL ({error}); it should begin with http:// or https://") from None
     except urllib.error.HTTPError as error:
-        if error.code == 416 and done:  # nothing after what we have: whole already, or another file
+        if error.code == 416 and done:  # no bytes after ours: complete already, or another file
             total = error.headers.get("Content-Range", "").rpartition("/")[2]
             if total == str(done):
                 return
@@ -163,33 +163,33 @@ def _transfer(url: str, partial: Path, size: int | None) -> None:
     with response:
         if response.status == 206:
             rest = response.headers.get("Content-Range", "").startswith(f"bytes {done}-")
-            if not rest or _version(response.headers) not in ("", version):  # not all servers heed If-Range
+            if not rest or _version(response.headers) not in ("", version):  # some servers ignore If-Range
                 raise _misfit(partial)
         else:
             done = 0
-            partial.unlink(missing_ok=True)  # first, so that bytes of one version never lie beside the tag of another
+            partial.unlink(missing_ok=True)  # first, so that bytes of one version are never beside the tag of another
             tag.write_text(_version(response.headers), "utf-8")
         length = response.headers.get("Content-Length")
         expected = int(length) if length and length.isdigit() else None
-        _demand_space(partial.parent, expected or 0, url)
+        _check_space(partial.parent, expected or 0, url)
         received = _append(response, partial, done, expected)
     if expected is not None and received < expected:
         raise ConnectionError(f"the connection was cut {expected - received:,} bytes before the end")
 
 
 def _version(headers: Message) -> str:
-    """What tells this version of a file from all others: a strong ETag, or else the time of its last change."""
+    """What identifies this version of a file: a strong ETag, or else the time of its last change."""
     etag = headers.get("ETag", "W/")
     return headers.get("Last-Modified", "") if etag.startswith("W/") else etag
 
 
 def _misfit(partial: Path) -> ConnectionError:
     partial.unlink(missing_ok=True)
-    return ConnectionError("the partial file did not fit the file on the server")
+    return ConnectionError("the partial file does not match the file on the server")
 
 
 def _append(response: IO[bytes], partial: Path, done: int, expected: int | None) -> int:
-    """Write what comes behind the first `done` bytes; say how much came."""
+    """Write the response after the first `done` bytes; returns the number of bytes written."""
     received = 0
     total = -(-(done + expected) // CHUNK) if expected is not None else None
     with open(partial, "r+b" if done else "wb") as file:
@@ -212,22 +212,22 @@ def _full(folder: Path, name: str) -> InputError:
     return InputError(f"{folder}: the disk is full while writing {name}; make room and run the command again")
 
 
-def _demand_space(folder: Path, needed: int, what: str) -> None:
+def _check_space(folder: Path, needed: int, what: str) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise InputError(f"{folder}: {what} needs {needed:,} bytes and {free:,} are free; make room or use --folder")
 
 
 def unpack(archive: Path, members: Sequence[str], folder: Path) -> list[Path]:
-    """Take some files out of a tar or zip archive, each into `folder` by its last name.
+    """Extract some files of a tar or zip archive into `folder`, without their folders.
 
-    Only the asked members are read, and only if they are plain files: links and paths that lead elsewhere stay inside.
+    Only the given members are read, and only if they are regular files: links are never followed.
     """
     found: dict[str, Path] = {}
     try:
-        for name, size, stream in _plain_files(archive, set(members)):
+        for name, size, stream in _regular_files(archive, set(members)):
             target = folder / PurePosixPath(name).name
-            _demand_space(archive.parent, size, f"{name} of {archive.name}")
+            _check_space(archive.parent, size, f"{name} of {archive.name}")
             try:
                 with written_whole(target, "wb") as file:
                     shutil.copyfileobj(stream, file, CHUNK)
@@ -239,14 +239,14 @@ def unpack(archive: Path, members: Sequence[str], folder: Path) -> list[Path]:
             if len(found) == len(set(members)):
                 break
     except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{archive}: damaged archive ({error}); remove it and fetch it again") from None
+        raise InputError(f"{archive}: damaged archive ({error}); remove it and run the command again") from None
     missing = [member for member in members if member not in found]
     if missing:
-        raise InputError(f"{archive}: holds no plain file {missing[0]}; is it the right archive?")
+        raise InputError(f"{archive}: has no regular file {missing[0]}; is it the right archive?")
     return [found[member] for member in members]
 
 
-def _plain_files(archive: Path, wanted: set[str]) -> Iterator[tuple[str, int, IO[bytes]]]:
+def _regular_files(archive: Path, wanted: set[str]) -> Iterator[tuple[str, int, IO[bytes]]]:
     if zipfile.is_zipfile(archive):
         with zipfile.ZipFile(archive) as zipped:
             for entry in zipped.infolist():

@@ -1,6 +1,6 @@
-"""Corpora of the paper: where they lie, and how their files become tokenised training, validation and test pairs.
+"""The corpora of the paper: their URLs, and how their files become tokenized training, validation and test pairs.
 
-Everything streams: text passes through in batches, and only the downloads and the results touch the disk for long.
+Text is processed as a stream, in batches, so it need not fit into memory.
 """
 
 import gzip
@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import IO
 from xml.sax.saxutils import unescape
 
-from fastmos.codings import moses
 from fastmos.data.downloads import Remote, fetch, recorded_sha256, unpack
 from fastmos.errors import InputError
 from fastmos.files import read_json, read_lines, write_json, written_whole
 from fastmos.progress import progress
+from fastmos.tokenizers import moses
 
 Pair = tuple[str, str]
 LINES_AT_ONCE = 20_000
@@ -28,16 +28,16 @@ RECORD = "corpus.json"
 
 @dataclass(frozen=True)
 class Corpus:
-    """A corpus: its two languages, its files, and what is left of them after cleaning."""
+    """A corpus: its languages, its files, and how it is cleaned."""
 
     about: str
     source: str
     target: str
     remotes: tuple[Remote, ...]
-    parts: tuple[str, str, str] = ("train", "valid", "test")  # names of the prepared files, before the language
-    ending: str = ""  # and after it
-    longest: int = 0  # words a side of a training pair; 0: taken as it is
-    ratio: float = 1.5  # of the longer side to the shorter
+    splits: tuple[str, str, str] = ("train", "valid", "test")  # names of the prepared files, before the language
+    suffix: str = ""  # and after it
+    max_words: int = 0  # of a side of a training pair; 0: not cleaned
+    max_ratio: float = 1.5  # of the longer side to the shorter
 
 
 EUROPARL = Remote(
@@ -71,39 +71,39 @@ NEWS_TESTS = Remote(
     "7a7deccf82ebb05ba508dba5eb21356492224e8f630ec4f992132b029b4b25e7",
 )
 MULTI30K = "https://raw.githubusercontent.com/multi30k/dataset/master/data/task1/tok"
-MULTI30K_PARTS = ("train", "val", "test_2016_flickr")
-NEWS_PARTS = ("train", "newstest2013", "newstest2014")
+MULTI30K_SPLITS = ("train", "val", "test_2016_flickr")
+NEWS_SPLITS = ("train", "newstest2013", "newstest2014")
 
 CORPORA: dict[str, Corpus] = {
     "iwslt14-de-en": Corpus(
-        "talks, 150,000 pairs, tokenised and lowercased",
+        "talks, 150,000 pairs, tokenized and lowercased",
         "de",
         "en",
         (Remote("http://dl.fbaipublicfiles.com/fairseq/data/iwslt14/de-en.tgz"),),
-        longest=50,
+        max_words=50,
     ),
     "wmt14-en-de": Corpus(
-        "parliament, web and news, 4.5 million pairs, tokenised",
+        "parliament, web and news, 4.5 million pairs, tokenized",
         "en",
         "de",
         (EUROPARL, COMMON_CRAWL, NEWS_COMMENTARY, NEWS_TESTS),
-        NEWS_PARTS,
-        longest=250,
+        NEWS_SPLITS,
+        max_words=250,
     ),
     "wmt14-en-fr": Corpus(
-        "parliament, web, news and United Nations, 36 million pairs, tokenised",
+        "parliament, web, news and United Nations, 36 million pairs, tokenized",
         "en",
         "fr",
         (EUROPARL, COMMON_CRAWL, NEWS_COMMENTARY, UNITED_NATIONS, GIGA, NEWS_TESTS),
-        NEWS_PARTS,
-        longest=175,
+        NEWS_SPLITS,
+        max_words=175,
     ),
     "multi30k": Corpus(
-        "image descriptions, 29,000 pairs, tokenised and lowercased",
+        "image descriptions, 29,000 pairs, tokenized and lowercased",
         "de",
         "en",
-        tuple(Remote(f"{MULTI30K}/{part}.lc.norm.tok.{side}") for part in MULTI30K_PARTS for side in ("de", "en")),
-        MULTI30K_PARTS,
+        tuple(Remote(f"{MULTI30K}/{split}.lc.norm.tok.{side}") for split in MULTI30K_SPLITS for side in ("de", "en")),
+        MULTI30K_SPLITS,
         ".gz",
     ),
 }
@@ -112,14 +112,14 @@ CORPORA: dict[str, Corpus] = {
 def get_corpus(
     name: str, folder: Path, *, mirror: str | None = None, sleep: Callable[[float], None] = time.sleep
 ) -> dict[str, int]:
-    """Download and prepare a corpus in a folder; say how many pairs its training, validation and test parts hold.
+    """Download and prepare a corpus in a folder; returns the numbers of training, validation and test pairs.
 
-    The downloads stay in the folder `original`. A corpus that is there already is left as it is.
+    The downloads are kept in the folder `original`. A corpus that is there already is not changed.
     """
     if name not in CORPORA:
         raise InputError(f"no corpus '{name}'; there are {', '.join(CORPORA)}")
     corpus = CORPORA[name]
-    results = [folder / f"{part}.{side}{corpus.ending}" for part in corpus.parts for side in _sides(corpus)]
+    results = [folder / f"{split}.{side}{corpus.suffix}" for split in corpus.splits for side in _sides(corpus)]
     if (folder / RECORD).exists() and all(path.exists() for path in results):
         return dict(read_json(folder / RECORD)["pairs"])
     original = folder / "original"
@@ -131,23 +131,23 @@ def get_corpus(
 
 
 def _iwslt(corpus: Corpus, archives: dict[str, Path], folder: Path) -> dict[str, int]:
-    """Every 23rd cleaned pair is validation; the test joins five sets; none is longer than 50 words."""
+    """Every 23rd cleaned pair is for validation; the test set joins five sets; all pairs have at most 50 words."""
     names = [f"de-en/train.tags.de-en.{side}" for side in ("de", "en")]
     sets = ["TED.dev2010", "TEDX.dev2012", "TED.tst2010", "TED.tst2011", "TED.tst2012"]
     tests = [f"de-en/IWSLT14.{part}.de-en.{side}.xml" for part in sets for side in ("de", "en")]
     with _unpacked(archives["de-en.tgz"], [*names, *tests], folder) as files:
         talks = aligned(talk_lines(files[names[0]]), talk_lines(files[names[1]]), names[0])
-        training = cleaned(tokenised(talks, corpus, lowercase=True), corpus.longest, corpus.ratio)
+        training = cleaned(tokenized(talks, corpus, lowercase=True), corpus.max_words, corpus.max_ratio)
         numbered = ((int(number % 23 == 0), pair) for number, pair in enumerate(training, 1))
         counts = _write(folder, corpus, ("train", "valid"), numbered)
         sides = zip(tests[::2], tests[1::2], strict=True)
         test = chain.from_iterable(aligned(segments(files[de]), segments(files[en]), de) for de, en in sides)
-        kept = cleaned(tokenised(test, corpus, lowercase=True), corpus.longest, None)
+        kept = cleaned(tokenized(test, corpus, lowercase=True), corpus.max_words, None)
         return counts | _write(folder, corpus, ("test",), ((0, pair) for pair in kept))
 
 
 def _wmt(corpus: Corpus, archives: dict[str, Path], folder: Path) -> dict[str, int]:
-    """Train on the parallel corpora, validate on newstest2013, test on newstest2014."""
+    """The parallel corpora for training, newstest2013 for validation, newstest2014 for test."""
     other = corpus.target
     pair = f"{other}-en"
     texts = {
@@ -165,27 +165,27 @@ def _wmt(corpus: Corpus, archives: dict[str, Path], folder: Path) -> dict[str, i
             with _unpacked(archive, names, folder) as files:
                 yield from aligned(read_lines(files[names[0]]), read_lines(files[names[1]]), names[0])
 
-    kept = cleaned(tokenised(training(), corpus), corpus.longest, corpus.ratio)
+    kept = cleaned(tokenized(training(), corpus), corpus.max_words, corpus.max_ratio)
     counts = _write(folder, corpus, ("train",), ((0, each) for each in kept))
-    valid = [f"dev/{corpus.parts[1]}.{side}" for side in ("en", other)]
+    valid = [f"dev/{corpus.splits[1]}.{side}" for side in ("en", other)]
     # newstest2014 is one set of pairs for both directions: the source of the one is the reference of the other.
-    test = [f"dev/{corpus.parts[2]}-{other}en-{kind}.sgm" for kind in ("ref.en", f"src.{other}")]
+    test = [f"dev/{corpus.splits[2]}-{other}en-{kind}.sgm" for kind in ("ref.en", f"src.{other}")]
     with _unpacked(archives[NEWS_TESTS.name], [*valid, *test], folder) as files:
         held_out = {
-            corpus.parts[1]: aligned(read_lines(files[valid[0]]), read_lines(files[valid[1]]), valid[0]),
-            corpus.parts[2]: aligned(segments(files[test[0]]), segments(files[test[1]]), test[0]),
+            corpus.splits[1]: aligned(read_lines(files[valid[0]]), read_lines(files[valid[1]]), valid[0]),
+            corpus.splits[2]: aligned(segments(files[test[0]]), segments(files[test[1]]), test[0]),
         }
-        for part, pairs in held_out.items():
-            counts |= _write(folder, corpus, (part,), ((0, each) for each in tokenised(pairs, corpus)))
+        for split, pairs in held_out.items():
+            counts |= _write(folder, corpus, (split,), ((0, each) for each in tokenized(pairs, corpus)))
     return counts
 
 
 def _multi30k(corpus: Corpus, archives: dict[str, Path], folder: Path) -> dict[str, int]:
-    """The files as they are."""
+    """The files, unchanged."""
     counts: dict[str, int] = {}
-    for part in corpus.parts:
-        de, en = (read_lines(archives[f"{part}.lc.norm.tok.{side}"]) for side in ("de", "en"))
-        counts |= _write(folder, corpus, (part,), ((0, pair) for pair in aligned(de, en, part)))
+    for split in corpus.splits:
+        de, en = (read_lines(archives[f"{split}.lc.norm.tok.{side}"]) for side in ("de", "en"))
+        counts |= _write(folder, corpus, (split,), ((0, pair) for pair in aligned(de, en, split)))
     return counts
 
 
@@ -199,7 +199,7 @@ PREPARE: dict[str, Callable[[Corpus, dict[str, Path], Path], dict[str, int]]] = 
 
 @contextmanager
 def _unpacked(archive: Path, members: list[str], folder: Path) -> Iterator[dict[str, Path]]:
-    """Files taken out of an archive, gone when no longer needed."""
+    """Files of an archive, deleted at the end."""
     inside = folder / "unpacked"
     try:
         yield dict(zip(members, unpack(archive, members, inside), strict=True))
@@ -207,21 +207,21 @@ def _unpacked(archive: Path, members: list[str], folder: Path) -> Iterator[dict[
         shutil.rmtree(inside, ignore_errors=True)
 
 
-def _write(folder: Path, corpus: Corpus, parts: Sequence[str], pairs: Iterable[tuple[int, Pair]]) -> dict[str, int]:
-    """Write each pair to the part it is numbered for, all files whole or none."""
-    counts = dict.fromkeys(parts, 0)
+def _write(folder: Path, corpus: Corpus, splits: Sequence[str], pairs: Iterable[tuple[int, Pair]]) -> dict[str, int]:
+    """Write each pair to the split of its number; all files are written, or none."""
+    counts = dict.fromkeys(splits, 0)
     with ExitStack() as stack:
         files = [
-            [stack.enter_context(_result(folder / f"{part}.{side}{corpus.ending}")) for side in _sides(corpus)]
-            for part in parts
+            [stack.enter_context(_result(folder / f"{split}.{side}{corpus.suffix}")) for side in _sides(corpus)]
+            for split in splits
         ]
-        for which, pair in progress(pairs, f"{' and '.join(parts)}, pairs"):
-            counts[parts[which]] += 1
+        for which, pair in progress(pairs, f"{' and '.join(splits)}, pairs"):
+            counts[splits[which]] += 1
             for file, text in zip(files[which], pair, strict=True):
                 file.write(f"{text}\n".encode())
-        empty = [part for part, count in counts.items() if not count]
+        empty = [split for split, count in counts.items() if not count]
         if empty:
-            raise InputError(f"{folder}: no pair is left for {empty[0]}; are the downloads the right ones?")
+            raise InputError(f"{folder}: no pairs for {empty[0]}; are the downloads the right ones?")
     return counts
 
 
@@ -231,7 +231,7 @@ def _sides(corpus: Corpus) -> tuple[str, str]:
 
 @contextmanager
 def _result(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write, gzipped if its name says so (and then the same bytes for the same text)."""
+    """A file to write, gzipped if its name ends in .gz (the same text gives the same bytes)."""
     with written_whole(path, "wb") as file:
         if path.suffix == ".gz":
             with gzip.GzipFile("", "wb", fileobj=file, mtime=0) as zipped:
@@ -241,17 +241,17 @@ def _result(path: Path) -> Iterator[IO[bytes]]:
 
 
 def aligned(source: Iterable[str], target: Iterable[str], name: str) -> Iterator[Pair]:
-    """Pairs of lines, or a sentence when one side is longer."""
+    """Pairs of lines; refuses sides of different lengths."""
     left, right = iter(source), iter(target)
     count = 0
     for line in left:
         other = next(right, None)
         if other is None:
-            raise InputError(f"{name}: has more lines than its translation ({count:,}); fetch the archive again")
+            raise InputError(f"{name}: has more lines than its translation ({count:,}); download the archive again")
         count += 1
         yield line, other
     if next(right, None) is not None:
-        raise InputError(f"{name}: has fewer lines ({count:,}) than its translation; fetch the archive again")
+        raise InputError(f"{name}: has fewer lines ({count:,}) than its translation; download the archive again")
 
 
 def talk_lines(path: Path) -> Iterator[str]:
@@ -271,24 +271,24 @@ def segments(path: Path) -> Iterator[str]:
             continue
         found = re.search(r"<seg[^>]*>(.*?)</seg>", line)
         if not found:
-            raise InputError(f"{path}, line {number}: a <seg> without its end; fetch the archive again")
+            raise InputError(f"{path}, line {number}: a <seg> without </seg>; download the archive again")
         yield unescape(found[1].strip(), {"&quot;": '"', "&apos;": "'"})
 
 
-def tokenised(pairs: Iterable[Pair], corpus: Corpus, lowercase: bool = False) -> Iterator[Pair]:
-    """Moses' tokens of both sides, on all cores, in order."""
+def tokenized(pairs: Iterable[Pair], corpus: Corpus, lowercase: bool = False) -> Iterator[Pair]:
+    """Both sides tokenized by Moses' rules, on all cores, in order."""
     stream = iter(pairs)
     while batch := list(islice(stream, LINES_AT_ONCE)):
         sides = []
         for side, language in enumerate((corpus.source, corpus.target)):
-            lines = moses.tokenise([" ".join(pair[side].split()) for pair in batch], language, remember=False)
+            lines = moses.tokenize([" ".join(pair[side].split()) for pair in batch], language, remember=False)
             sides.append([line.lower() for line in lines] if lowercase else lines)
         yield from zip(*sides, strict=True)
 
 
-def cleaned(pairs: Iterable[Pair], longest: int, ratio: float | None) -> Iterator[Pair]:
-    """Drop pairs with an empty side, with a side of more words, or with sides too unequal."""
+def cleaned(pairs: Iterable[Pair], max_words: int, max_ratio: float | None) -> Iterator[Pair]:
+    """The pairs without an empty side, a side of more words, or a greater ratio of lengths."""
     for pair in pairs:
         short, long = sorted(len(text.split()) for text in pair)
-        if short and long <= longest and (ratio is None or long <= ratio * short):
+        if short and long <= max_words and (max_ratio is None or long <= max_ratio * short):
             yield pair

@@ -1,7 +1,7 @@
 """The fused loss: loss and gradients of a mixture of softmaxes, chunk of tokens by chunk of tokens, in one buffer.
 
 For a token with target y write p_k for the softmax of component k, pi_k for its prior, P = sum_k pi_k p_k for the
-mixture and r_k(v) = pi_k p_k(v) / P(v) for the responsibility of component k for code v. Then
+mixture and r_k(v) = pi_k p_k(v) / P(v) for the responsibility of component k for token v. Then
 
     d -log P(y) / d logits_k = r_k(y) (p_k - onehot(y))        d -log P(y) / d log pi_k = -r_k(y)
 
@@ -18,139 +18,184 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 
+from fastmos.heads import products
+
 # Bytes of the buffers for logits, by kind of device. Constants, so that a result never depends on the memory that
 # happens to be free. A CPU wants them in its last cache; a GPU wants more tokens at once.
-BUFFER_BYTES = {"cpu": 2**25, "cuda": 2**28}
+BUFFER_BYTES = {"cpu": 2**24, "cuda": 2**28}
 CONTEXT_SHARE = 8  # the contexts of a block of tokens may take this part of those bytes
 ALIGNMENT = 16  # rows of a buffer start at multiples of this many numbers, or matrix products slow down by a third
 
-# The row-wise inputs of a block of tokens -> its contexts [n, K, d] and log-prior [n, K].
-Parts = Callable[..., tuple[Tensor, Tensor]]
+# The row-wise inputs of a block of tokens -> what a kernel reads, of a mixture contexts [n, K, d] and log-prior [n, K].
+Parts = Callable[..., tuple[Tensor, ...]]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The loss of a token is -sum_v a(v) log P(v) + z_loss mean_k (log Z_k)^2, where Z_k normalizes component k.
+
+    Here a(v) = uniform + target q(v) + last [v is the last token], with q the one-hot of the target or, where targets
+    are soft, given probabilities. A target of -1 is no token of the vocabulary. Or the loss is the entropy of P.
+    """
+
+    target: float = 1.0
+    uniform: float = 0.0
+    last: float = 0.0
+    z_loss: float = 0.0
+    soft: bool = False
+    entropy: bool = False
+
+    @property
+    def every_token(self) -> bool:
+        """Does log P of every token count, or of the target alone?"""
+        return self.uniform != 0 or self.soft or self.entropy
+
+
+@dataclass(frozen=True)
+class Layer:
+    """How rows (one for each token) become contexts, and contexts become logits over a vocabulary."""
+
+    parts: Parts
+    parameters: Sequence[Tensor]  # that `parts` uses
+    vocabulary: Sequence[Tensor | None]  # output embedding [V, d], bias [V], and what else the kernel reads
+    mixtures: int
+    kernel: "type[Kernel]"
+    softcap: float | None = None  # logits are softcap tanh(logits / softcap)
+
+    @property
+    def weight(self) -> Tensor:
+        """The output embedding [V, d]."""
+        weight = self.vocabulary[0]
+        assert weight is not None
+        return weight
+
+    @property
+    def bias(self) -> Tensor | None:
+        """The bias [V]."""
+        return self.vocabulary[1]
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """What to compute. The loss of a token is -sum_v a(v) log P(v) with a(v) = everywhere + gold [v = y]."""
+    """What to compute. The tensors come in this order: the vocabulary's, the rows, the parameters of `parts`."""
 
-    mixtures: int
-    dtype: torch.dtype  # of the logits' matrix product
     parts: Parts
-    gold: float = 1.0
-    everywhere: float = 0.0
-    hits: bool = False  # tell the tokens whose target is the best code of the mixture
-    each: bool = False  # a loss for each token, whose gradients wait for the backward pass; else the sum
-    recording: bool = True  # is autograd recording?
+    mixtures: int
+    kernel: "type[Kernel]"
+    vocabulary: int  # how many tensors are the vocabulary's
+    rows: int  # how many have a row for each token
+    objective: Objective
+    softcap: float | None
+    dtype: torch.dtype  # of the logits' matrix product
+    per_token: bool  # a loss for each token, whose gradients wait for the backward pass; else the sum
+    grad_enabled: bool  # is autograd recording?
 
 
 class FusedLoss(torch.autograd.Function):
-    """Row-wise inputs (N tokens each) and the parameters that `parts` uses -> loss, nll [N], hits [N]."""
+    """Tensors of the vocabulary, rows (N tokens each) and parameters -> loss, nll [N].
+
+    Targets are tokens [N]; or, soft, tokens [N, k] with probs [N, k], or tokens [N, 0] with probs [N, V] of all.
+    """
 
     @staticmethod
     def forward(
         ctx: Any,
         recipe: Recipe,
         targets: Tensor,
+        probs: Tensor | None,
         scale: Tensor | None,
-        rows: int,
-        weight: Tensor,
-        bias: Tensor | None,
-        *inputs: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        needs = [recipe.recording and need for need in ctx.needs_input_grad[4:]]
-        ctx.recipe, ctx.rows, ctx.needs = recipe, rows, needs
-        sweep = _Sweep(recipe, weight, bias, inputs[:rows], inputs[rows:], [need and not recipe.each for need in needs])
-        loss, nll, hits = sweep.run(targets, scale)
-        ctx.mark_non_differentiable(nll, hits)
-        if recipe.each:
-            ctx.save_for_backward(targets, scale, weight, bias, *inputs)
-            return loss, nll, hits
+        *tensors: Tensor | None,
+    ) -> tuple[Tensor, Tensor]:
+        needs = [recipe.grad_enabled and need for need in ctx.needs_input_grad[4:]]
+        ctx.recipe, ctx.needs = recipe, needs
+        sweep = Sweep(recipe, tensors, [need and not recipe.per_token for need in needs])
+        loss, nll = sweep.run(targets, probs, scale)
+        ctx.mark_non_differentiable(nll)
+        if recipe.per_token:
+            ctx.save_for_backward(targets, probs, scale, *tensors)
+            return loss, nll
         ctx.save_for_backward(*sweep.gradients)
-        return loss.sum(), nll, hits
+        return loss.sum(), nll
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
-            raise RuntimeError("the mixture loss has no second derivative; call backward without create_graph=True")
-        if not ctx.recipe.each:
+            raise RuntimeError("the fused loss has no second derivative; call backward without create_graph=True")
+        if not ctx.recipe.per_token:
             return None, None, None, None, *(None if one is None else one * upstream for one in ctx.saved_tensors)
-        targets, scale, weight, bias, *inputs = ctx.saved_tensors
-        sweep = _Sweep(ctx.recipe, weight, bias, inputs[: ctx.rows], inputs[ctx.rows :], ctx.needs)
-        sweep.run(targets, upstream if scale is None else upstream * scale)
+        targets, probs, scale, *tensors = ctx.saved_tensors
+        sweep = Sweep(ctx.recipe, tensors, ctx.needs)
+        sweep.run(targets, probs, upstream if scale is None else upstream * scale)
         return None, None, None, None, *sweep.gradients
 
 
-class _Sweep:
+class Sweep:
     """One walk over the tokens: blocks make contexts, chunks of a block make logits. Gradients where they are needed.
 
     Gradients add up in float32 (or float64), whatever the inputs are: small ones would vanish in lower precision.
     """
 
-    def __init__(
-        self,
-        recipe: Recipe,
-        weight: Tensor,
-        bias: Tensor | None,
-        rows: Sequence[Tensor],
-        parameters: Sequence[Tensor],
-        needs: Sequence[bool],
-    ) -> None:
-        self.recipe, self.weight, self.bias, self.rows, self.parameters = recipe, weight, bias, rows, parameters
+    def __init__(self, recipe: Recipe, tensors: Sequence[Tensor | None], needs: Sequence[bool]) -> None:
+        self.recipe = recipe
         self.gradients = [
-            torch.zeros_like(one, dtype=_exact(recipe.dtype), memory_format=torch.contiguous_format)
+            torch.zeros_like(one, dtype=exact_dtype(recipe.dtype), memory_format=torch.contiguous_format)
             if need and one is not None
             else None
-            for one, need in zip([weight, bias, *rows, *parameters], needs, strict=True)
+            for one, need in zip(tensors, needs, strict=True)
         ]
-        self.through = any(gradient is not None for gradient in self.gradients[2:])  # on to the contexts and beyond?
+        first, last = recipe.vocabulary, recipe.vocabulary + recipe.rows
+        self.vocabulary, self.d_vocabulary = tensors[:first], self.gradients[:first]
+        self.rows, self.d_rows = [one for one in tensors[first:last] if one is not None], self.gradients[first:last]
+        self.parameters, self.d_parameters = [one for one in tensors[last:] if one is not None], self.gradients[last:]
+        self.through = any(one is not None for one in [*self.d_rows, *self.d_parameters])  # on to what makes contexts?
 
-    def run(self, targets: Tensor, scale: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss [N] of the tokens times their scale [N], negative log-likelihood [N], hits [N]."""
-        exact = _exact(self.recipe.dtype)
-        kernel = _Kernel(self.recipe, self.weight, self.bias, self.gradients[0], self.gradients[1], len(targets))
+    def run(self, targets: Tensor, probs: Tensor | None, scale: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Loss [N] of the tokens times their scale [N], negative log-likelihood [N]."""
+        exact = exact_dtype(self.recipe.dtype)
+        kernel = self.recipe.kernel(self.recipe, self.vocabulary, self.d_vocabulary, len(targets))
         loss, nll = targets.new_empty(len(targets), dtype=exact), targets.new_empty(len(targets), dtype=exact)
-        hits = targets.new_zeros(len(targets), dtype=torch.bool)
         for block in slices(len(targets), kernel.block_tokens):
             leaves = [row[block].detach() for row in self.rows]
-            contexts, log_prior = self._contexts(leaves)  # [n, K, d], [n, K]
-            wide = exact if contexts.dtype == torch.float16 else None
-            d_contexts, d_log_prior = (
+            made = self._parts(leaves)  # contexts [n, K, d], log-prior [n, K]
+            wide = exact if made[0].dtype == torch.float16 else None
+            d_made = [
                 torch.empty_like(one, dtype=wide, memory_format=torch.contiguous_format) if self.through else None
-                for one in (contexts, log_prior)
-            )
+                for one in made
+            ]
             with torch.no_grad(), torch.autocast(targets.device.type, enabled=False):
-                for chunk in slices(len(contexts), kernel.tokens):
+                for chunk in slices(len(made[0]), kernel.tokens):
                     here = slice(block.start + chunk.start, block.start + chunk.stop)
-                    loss[here], nll[here], hits[here] = kernel.chunk(
-                        contexts[chunk],
-                        log_prior[chunk],
+                    loss[here], nll[here] = kernel.chunk(
+                        [one[chunk] for one in made],
                         targets[here],
+                        None if probs is None else probs[here],
                         None if scale is None else scale[here],
-                        None if d_contexts is None else d_contexts[chunk],
-                        None if d_log_prior is None else d_log_prior[chunk],
+                        [None if one is None else one[chunk] for one in d_made],
                     )
-            if d_contexts is not None and d_log_prior is not None:
-                self._backpropagate(block, leaves, [contexts, log_prior], [d_contexts, d_log_prior])
-        return loss, nll, hits
+            if self.through:
+                self._backpropagate(block, leaves, made, [one for one in d_made if one is not None])
+        return loss, nll
 
-    def _contexts(self, leaves: list[Tensor]) -> tuple[Tensor, Tensor]:
+    def _parts(self, leaves: list[Tensor]) -> tuple[Tensor, ...]:
         """The contexts of a block, recorded by autograd on their own, apart from any hooks on the graph outside."""
         if not self.through:
             return self.recipe.parts(*leaves)
-        for leaf, gradient in zip(leaves, self.gradients[2:], strict=False):
+        for leaf, gradient in zip(leaves, self.d_rows, strict=True):
             leaf.requires_grad_(gradient is not None)
         with torch.enable_grad(), saved_tensors_hooks(_as_is, _as_is):
             return self.recipe.parts(*leaves)
 
-    def _backpropagate(self, block: slice, leaves: list[Tensor], outputs: list[Tensor], upstream: list[Tensor]) -> None:
+    def _backpropagate(
+        self, block: slice, leaves: list[Tensor], outputs: Sequence[Tensor], upstream: list[Tensor]
+    ) -> None:
         """Take the gradients of a block's contexts and log-prior on to the inputs these were made from.
 
-        Through float16 they go in a unit of their own, or small ones would vanish where no GradScaler has seen them.
+        Through float16 they go rescaled, or small ones would vanish where no GradScaler has seen them.
         """
-        unit = _unit(*upstream) if outputs[0].dtype == torch.float16 else None
-        if unit is not None:
-            upstream = [gradient / unit for gradient in upstream]
-        of_rows, of_parameters = self.gradients[2 : 2 + len(leaves)], self.gradients[2 + len(leaves) :]
-        sums = [None if gradient is None else gradient[block] for gradient in of_rows] + of_parameters
+        factor = _rescaling(upstream) if self.recipe.dtype == torch.float16 else None
+        if factor is not None:
+            upstream = [gradient / factor for gradient in upstream]
+        sums = [None if gradient is None else gradient[block] for gradient in self.d_rows] + self.d_parameters
         wanted = [(one, sum_) for one, sum_ in zip([*leaves, *self.parameters], sums, strict=True) if sum_ is not None]
         ends = [(output, gradient) for output, gradient in zip(outputs, upstream, strict=True) if output.requires_grad]
         found = torch.autograd.grad(
@@ -161,154 +206,220 @@ class _Sweep:
         )
         for (_, sum_), gradient in zip(wanted, found, strict=True):
             if gradient is not None:
-                sum_ += gradient if unit is None else gradient.to(sum_.dtype) * unit
+                sum_ += gradient if factor is None else gradient.to(sum_.dtype) * factor
 
 
-class _Kernel:
-    """Loss and gradients of one chunk of tokens, in buffers that all chunks share."""
+class Products:
+    """The three matrix products of one output embedding [V, d]: logits, and gradients by contexts and by itself."""
 
     def __init__(
         self,
-        recipe: Recipe,
         weight: Tensor,
         bias: Tensor | None,
         d_weight: Tensor | None,
         d_bias: Tensor | None,
-        tokens: int,
+        dtype: torch.dtype,
+        rows: int,
     ) -> None:
-        self.recipe, self.d_weight, self.d_bias = recipe, d_weight, d_bias
-        self.codes, width = weight.shape
-        exact = _exact(recipe.dtype)
-        # float16 has too little range for sums over codes and tokens: there the gradients' products run in float32.
-        self.gradient_dtype = torch.bfloat16 if recipe.dtype == torch.bfloat16 else exact
-        self.weight, self.gradient_weight = weight.to(recipe.dtype), weight.to(self.gradient_dtype)  # [V, d]
-        self.bias = None if bias is None else bias.to(recipe.dtype)  # [V]
-        self.whole = recipe.everywhere != 0 or recipe.hits  # does the loss need P(v) of every code?
+        exact = exact_dtype(dtype)
+        # float16 has too little range for sums over V and tokens: there the gradients' products run in float32.
+        gradient_dtype = torch.bfloat16 if dtype == torch.bfloat16 else exact
+        self.weight, self.gradient_weight = weight.to(dtype), weight.to(gradient_dtype)  # [V, d]
+        self.bias = None if bias is None else bias.to(dtype)  # [V]
+        self.d_weight, self.d_bias = d_weight, d_bias
+        self.low = weight.new_empty(rows, row_stride(len(weight)), dtype=dtype) if dtype != exact else None
 
-        buffers = 1 + self.whole + (recipe.dtype != exact)
-        self.tokens = min(chunk_tokens(weight, recipe.mixtures, buffers), max(1, tokens))
-        width_share = self.codes / (CONTEXT_SHARE * width)
-        self.block_tokens = max(self.tokens, int(chunk_tokens(weight, recipe.mixtures, buffers) * width_share))
-        shape = self.tokens * recipe.mixtures, row_stride(self.codes)
-        self.logits = weight.new_full(shape, -torch.inf, dtype=exact)
-        self.second = weight.new_empty(shape, dtype=exact) if self.whole else None
-        self.low = weight.new_empty(shape, dtype=recipe.dtype) if recipe.dtype != exact else None
+    def logits(self, contexts: Tensor, out: Tensor) -> None:
+        """Fill `out` [n, V] with the logits of contexts [n, d]."""
+        product = out if self.low is None else self.low[: len(out), : out.shape[1]]
+        products.logits(contexts.to(product.dtype), self.weight, self.bias, product)
+        if self.low is not None:
+            out.copy_(product)
+
+    def backward(self, slope: Tensor, share: Tensor | None, contexts: Tensor, d_contexts: Tensor | None) -> None:
+        """Take gradients by logits, slope [n, V] times share [n, 1], to contexts [n, d] and to what belongs to V."""
+        if self.d_bias is not None:
+            _ = self.d_bias.add_(slope.sum(0)) if share is None else self.d_bias.addmv_(slope.t(), share[:, 0])
+        if self.low is not None and self.gradient_weight.dtype == self.low.dtype:
+            slope = self.low[: len(slope), : slope.shape[1]].copy_(slope)
+        if d_contexts is not None:
+            gradient = products.mm(slope, self.gradient_weight)
+            d_contexts.view_as(contexts).copy_(gradient if share is None else gradient.mul_(share))
+        if self.d_weight is not None:
+            small = (contexts if share is None else contexts * share).to(slope.dtype)  # [n, d]
+            if slope.dtype == self.d_weight.dtype:
+                products.addmm_(self.d_weight, slope.t(), small)
+            else:
+                self.d_weight += torch.mm(slope.t(), small)
+
+
+class Kernel:
+    """Loss and gradients of one chunk of tokens, in buffers that all chunks share; here for a mixture of softmaxes."""
+
+    def __init__(
+        self, recipe: Recipe, vocabulary: Sequence[Tensor | None], gradients: Sequence[Tensor | None], tokens: int
+    ) -> None:
+        weight = vocabulary[0]
+        assert weight is not None
+        self.objective, self.softcap, exact = recipe.objective, recipe.softcap, exact_dtype(recipe.dtype)
+        self.vocab_size, embedding_size = weight.shape
+        every, capped, low = recipe.objective.every_token, recipe.softcap is not None, recipe.dtype != exact
+        buffers = 1 + every * (1 + 1 / recipe.mixtures) + capped + low
+        most = chunk_tokens(weight, recipe.mixtures, buffers)
+        self.tokens = min(most, max(1, tokens))
+        self.block_tokens = max(self.tokens, int(most * self.vocab_size / (CONTEXT_SHARE * embedding_size)))
+        shape = self.tokens * recipe.mixtures, row_stride(self.vocab_size)
+        self.buffer = weight.new_empty(shape, dtype=exact)
+        self.second = weight.new_empty(shape, dtype=exact) if every else None
+        self.bend = weight.new_empty(shape, dtype=exact) if capped else None
+        self.needs_gradients = any(gradient is not None for gradient in gradients)
+        self.make_products(recipe, vocabulary, gradients)
+
+    def make_products(
+        self, recipe: Recipe, vocabulary: Sequence[Tensor | None], gradients: Sequence[Tensor | None]
+    ) -> None:
+        (weight, bias), (d_weight, d_bias) = vocabulary, gradients
+        assert weight is not None
+        self.products = Products(weight, bias, d_weight, d_bias, recipe.dtype, len(self.buffer))
 
     def chunk(
         self,
-        contexts: Tensor,
-        log_prior: Tensor,
+        made: Sequence[Tensor],
         targets: Tensor,
+        probs: Tensor | None,
         scale: Tensor | None,
-        d_contexts: Tensor | None,
-        d_log_prior: Tensor | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Loss [n], negative log-likelihood [n], hits [n]; fills the gradients given, adds to the shared."""
+        d_made: Sequence[Tensor | None],
+    ) -> tuple[Tensor, Tensor]:
+        """Loss [n], negative log-likelihood [n]; fills the gradients given, adds to the vocabulary's."""
+        contexts, log_prior = made
+        d_contexts, d_log_prior = d_made
         contexts = contexts.reshape(-1, contexts.shape[-1])  # [nK, d]
-        log_prior = log_prior.to(self.logits.dtype)  # [n, K]
-        gold = targets[:, None].expand_as(log_prior).reshape(-1, 1)  # [nK, 1]
-        logits = self._logits(contexts)  # [nK, stride]
-        if self.whole:
-            loss, nll, hits, slope, share, d_prior = self._whole(logits, log_prior, targets, gold)
+        logits = self.rows(len(contexts))
+        self.products.logits(contexts, logits[:, : self.vocab_size])
+        loss, nll, slope, share, d_prior = self.differentiate(logits, log_prior, targets, probs, scale)
+        if d_log_prior is not None:
+            d_log_prior.copy_(d_prior)
+        if d_contexts is not None or self.needs_gradients:
+            self.products.backward(slope, share.reshape(-1, 1), contexts, d_contexts)
+        return loss, nll
+
+    def rows(self, count: int) -> Tensor:
+        """Rows [count, stride] of the buffer for logits, with -inf in the columns that only align it."""
+        rows = self.buffer[:count]
+        rows[:, self.vocab_size :] = -torch.inf
+        return rows
+
+    def differentiate(
+        self, logits: Tensor, log_prior: Tensor, targets: Tensor, probs: Tensor | None, scale: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Loss [n], nll [n]; gradient by logits: rows [nK, V] times share [n, K]; gradient by log-prior [n, K]."""
+        log_prior = log_prior.to(logits.dtype)  # [n, K]
+        bend = None
+        if self.bend is not None and self.softcap is not None:  # tanh(logits / softcap), then its slope
+            bend = torch.div(logits, self.softcap, out=self.bend[: len(logits)]).tanh_()
+            torch.mul(bend[:, : self.vocab_size], self.softcap, out=logits[:, : self.vocab_size])
+            bend = bend.square_().neg_().add_(1)
+        if self.second is None:
+            loss, nll, slope, share, d_prior = self._target_only(logits, log_prior, targets)
         else:
-            nll, slope, share, d_prior = self._gold_only(logits, log_prior, gold)
-            loss, hits = nll, torch.zeros_like(targets, dtype=torch.bool)
+            loss, nll, slope, share, d_prior = self._every_token(logits, log_prior, targets, probs)
+        if bend is not None:
+            slope *= bend
         if scale is not None:
             counts, scale = scale != 0, scale.to(loss.dtype)
             # The loss of a token that does not count may be infinite, and 0 times that would be nan.
             loss = (loss * scale).where(counts, 0.0)
             share, d_prior = ((one * scale[:, None]).where(counts[:, None], 0.0) for one in (share, d_prior))
-        if d_log_prior is not None:
-            d_log_prior.copy_(d_prior)
-        if d_contexts is not None or self.d_weight is not None or self.d_bias is not None:
-            self._multiply(slope[:, : self.codes], contexts, share.reshape(-1, 1), d_contexts)
-        return loss, nll, hits
+        return loss, nll, slope[:, : self.vocab_size], share, d_prior
 
-    def _logits(self, contexts: Tensor) -> Tensor:
-        """Fill the buffer: logits [nK, V], and -inf in the columns that only align it."""
-        logits = self.logits[: len(contexts)]
-        logits[:, self.codes :] = -torch.inf
-        product = logits if self.low is None else self.low[: len(contexts)]
-        out = product[:, : self.codes]
-        if self.bias is None:
-            torch.mm(contexts.to(out.dtype), self.weight.t(), out=out)
-        else:
-            torch.addmm(self.bias, contexts.to(out.dtype), self.weight.t(), out=out)
-        if self.low is not None:
-            logits[:, : self.codes] = out
-        return logits
-
-    def _gold_only(self, logits: Tensor, log_prior: Tensor, gold: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """-log P(y) [n]; its gradient by logits, rows [nK, V] times share [n, K]; its gradient by log-prior [n, K]."""
-        at_gold = logits.gather(1, gold)[:, 0] - logits.amax(1)  # [nK]
-        probs = _softmax(logits, 1, logits)
-        log_probs = at_gold + probs.amax(1).log()  # [nK] log p_k(y): right where p_k(y) itself underflows
+    def _target_only(
+        self, logits: Tensor, log_prior: Tensor, targets: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Where the loss is -log P(y): one softmax in place."""
+        columns = targets[:, None].expand_as(log_prior).reshape(-1, 1)  # [nK, 1]
+        top = logits.amax(1)
+        at_target = logits.gather(1, columns)[:, 0] - top  # [nK]
+        probs = softmax(logits, 1, logits)
+        log_top = probs.amax(1).log()
+        log_probs = at_target + log_top  # [nK] log p_k(y): right where p_k(y) itself underflows
         joint = log_probs.view_as(log_prior) + log_prior
         log_likelihood = torch.logsumexp(joint, 1, keepdim=True)
         share = torch.exp(joint - log_likelihood)  # r_k(y)
-        probs.scatter_add_(1, gold, probs.new_full((1, 1), -1.0).expand_as(gold))
-        return -log_likelihood[:, 0], probs, share, -share
+        loss = nll = -log_likelihood[:, 0]
+        if self.objective.z_loss == 0:
+            probs.scatter_add_(1, columns, probs.new_full((1, 1), -1.0).expand_as(columns))
+            return loss, nll, probs, share, -share
+        z_loss, d_log_z = self._z_loss((top - log_top).view_as(share))
+        probs.mul_((share + d_log_z).view(-1, 1)).scatter_add_(1, columns, -share.view(-1, 1))
+        return loss + z_loss, nll, probs, torch.ones_like(share), -share
 
-    def _whole(
-        self, logits: Tensor, log_prior: Tensor, targets: Tensor, gold: Tensor
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-        """The same, and the loss [n] and hits [n], where every P(v) of the mixture is needed.
+    def _every_token(
+        self, logits: Tensor, log_prior: Tensor, targets: Tensor, target_probs: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+        """Where log P of every token counts.
 
         d loss / d logits_k(u) = p_k(u) R_k - a(u) r_k(u) with R_k = sum_v a(v) r_k(v), and d loss / d log pi_k = -R_k.
         """
         assert self.second is not None
         n, mixtures = log_prior.shape
-        everywhere, at_gold = self.recipe.everywhere, self.recipe.gold
-        logits -= logits.amax(1, keepdim=True)  # or large ones would swallow the log-prior
-        probs = _softmax(logits, 1, self.second[: len(logits)])
-        log_top = probs.amax(1).log()  # [nK] log-probability of the code whose logit is now 0
-        # A component of prior 0, or a code of bias -inf, stays below every other without turning 0 / 0 into nan.
-        joint = logits.add_((log_prior.reshape(-1) + log_top)[:, None]).clamp_(min=-1e30)
-        joint = joint.view(n, mixtures, -1)  # [n, K, stride] log pi_k p_k(v)
-        log_probs, shares = _mix(joint)  # log P(v), r_k(v)
-        log_probs = log_probs[:, : self.codes]  # [n, V]
-        log_likelihood = log_probs.gather(1, targets[:, None])[:, 0]
-        share = shares.view_as(logits).gather(1, gold).view(n, mixtures)  # r_k(y)
-        hits = log_probs.argmax(1) == targets
-        if everywhere == 0:
-            probs.scatter_add_(1, gold, probs.new_full((1, 1), -1.0).expand_as(gold))
-            return -log_likelihood, -log_likelihood, hits, probs, share, -share
-        loss = -at_gold * log_likelihood - everywhere * log_probs.sum(1)
-        total = at_gold * share + everywhere * shares[:, :, : self.codes].sum(2)  # [n, K] R_k
-        slope = probs.mul_(total.reshape(-1, 1)).sub_(shares.view_as(probs), alpha=everywhere)
-        slope.scatter_add_(1, gold, -at_gold * share.reshape(-1, 1))
-        return loss, -log_likelihood, hits, slope, torch.ones_like(share), -total
+        top = logits.amax(1, keepdim=True)
+        logits -= top  # or large ones would swallow the log-prior
+        probs = softmax(logits, 1, self.second[: len(logits)])
+        log_top = probs.amax(1, keepdim=True).log()  # [nK, 1] log-probability of the token whose logit is now 0
+        # A component of prior 0, or a token of bias -inf, stays below every other without turning 0 / 0 into nan.
+        joint = logits.add_(log_prior.reshape(-1, 1) + log_top).clamp_(min=-1e30)
+        log_probs, shares = _mix(joint.view(n, mixtures, -1))  # log P(v), r_k(v), of log pi_k p_k(v) [n, K, stride]
+        log_probs, shares = log_probs[:, : self.vocab_size], shares[:, :, : self.vocab_size]
+        nll, weights = self._weigh(log_probs, targets, target_probs)  # [n], a(v) [n, V]
+        loss = nll if self.objective.entropy else -(weights * log_probs).sum(1)
+        shares = weights[:, None] if mixtures == 1 else shares.mul_(weights[:, None])
+        total = shares.sum(2)  # [n, K] R_k
+        z_loss, d_log_z = self._z_loss((top - log_top).view(n, mixtures))
+        probs.view(n, mixtures, -1)[:, :, : self.vocab_size].mul_((total + d_log_z)[:, :, None]).sub_(shares)
+        return loss + z_loss, nll, probs, torch.ones_like(total), -total
 
-    def _multiply(self, slope: Tensor, contexts: Tensor, share: Tensor, d_contexts: Tensor | None) -> None:
-        """The products that take gradients by logits, slope [nK, V] times share [nK, 1], to contexts and embedding."""
-        if self.d_bias is not None:
-            self.d_bias.addmv_(slope.t(), share[:, 0])
-        if self.low is not None and self.gradient_dtype == self.low.dtype:
-            slope = self.low[: len(slope), : self.codes].copy_(slope)
-        if d_contexts is not None:
-            d_contexts.view_as(contexts).copy_(torch.mm(slope, self.gradient_weight).mul_(share))
-        if self.d_weight is not None:
-            small = (contexts * share).to(slope.dtype)  # [nK, d]
-            if slope.dtype == self.d_weight.dtype:
-                self.d_weight.addmm_(slope.t(), small)
-            else:
-                self.d_weight += torch.mm(slope.t(), small)
+    def _weigh(self, log_probs: Tensor, targets: Tensor, target_probs: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Negative log-likelihood [n] of the targets (or the entropy), and the weight a(v) [n, V] of every token."""
+        objective = self.objective
+        if objective.entropy:  # its gradient by log P(v) is -P(v) (log P(v) + 1)
+            probs = log_probs.exp()
+            return -(probs * log_probs).sum(1), probs.mul_(log_probs + 1)
+        weights = torch.full_like(log_probs, objective.uniform)
+        weights[:, -1] += objective.last
+        target_probs = None if target_probs is None else target_probs.to(log_probs.dtype)
+        if target_probs is not None and target_probs.shape != targets.shape:  # of all tokens
+            return -(target_probs * log_probs).sum(1), weights.add_(target_probs, alpha=objective.target)
+        tokens = targets.view(len(targets), -1)  # [n, k]
+        found = (tokens >= 0).to(weights.dtype)
+        found = found if target_probs is None else found * target_probs
+        tokens = tokens.clamp(min=0)
+        nll = -(found * log_probs.gather(1, tokens)).sum(1)
+        return nll, weights.scatter_add_(1, tokens, objective.target * found)
+
+    def _z_loss(self, log_z: Tensor) -> tuple[Tensor, Tensor]:
+        """Its value [n], and its gradient by log Z_k [n, K]."""
+        weight = self.objective.z_loss / log_z.shape[1]
+        return weight * log_z.square().sum(1), 2 * weight * log_z
 
 
-def _exact(dtype: torch.dtype) -> torch.dtype:
+def exact_dtype(dtype: torch.dtype) -> torch.dtype:
+    """In which sums are made."""
     return torch.float64 if dtype == torch.float64 else torch.float32
 
 
-def _unit(d_contexts: Tensor, d_log_prior: Tensor) -> Tensor:
-    """The unit in which gradients pass through float16: sums over tokens are near 1, the log-prior's below 2^16."""
-    sums = torch.linalg.vector_norm(d_contexts, 1, dim=0).amax()
-    largest = torch.linalg.vector_norm(d_log_prior, torch.inf)
+def _rescaling(gradients: Sequence[Tensor]) -> Tensor:
+    """What gradients [n, ...] are divided by on their way through float16.
+
+    Sums over tokens are then near 1, and single gradients below 2^16.
+    """
+    sums = torch.linalg.vector_norm(gradients[0], 1, dim=0).amax()
+    largest = torch.stack([torch.linalg.vector_norm(one, torch.inf) for one in gradients[1:]]).amax()
     return torch.maximum(sums, largest / 2**15).clamp(min=torch.finfo(sums.dtype).tiny)
 
 
-def row_stride(codes: int) -> int:
+def row_stride(vocab_size: int) -> int:
     """Numbers from row to row of a buffer: aligned, but no multiple of a page, or rows would fight for cache lines."""
-    stride = -(-codes // ALIGNMENT) * ALIGNMENT
+    stride = -(-vocab_size // ALIGNMENT) * ALIGNMENT
     return stride + ALIGNMENT if stride % 1024 == 0 else stride
 
 
@@ -317,22 +428,22 @@ def _mix(joint: Tensor) -> tuple[Tensor, Tensor]:
     if joint.shape[1] == 1:
         return joint[:, 0], joint.new_ones(1, 1, 1).expand_as(joint)
     best = joint.amax(1)
-    shares = _softmax(joint, 1, joint)
+    shares = softmax(joint, 1, joint)
     return best - shares.amax(1).log(), shares
 
 
-def _softmax(logits: Tensor, dim: int, out: Tensor) -> Tensor:
+def softmax(logits: Tensor, dim: int, out: Tensor) -> Tensor:
     """A softmax written to `out`, which may be its own input on a CPU (kernels elsewhere do not promise that)."""
     if out is logits and not logits.is_cpu:
         return torch.softmax(logits, dim)
     return torch.softmax(logits, dim, out=out)
 
 
-def chunk_tokens(weight: Tensor, mixtures: int, buffers: int) -> int:
+def chunk_tokens(weight: Tensor, mixtures: int, buffers: float) -> int:
     """Tokens whose logits fit into this many buffers together."""
     budget = BUFFER_BYTES.get(weight.device.type, BUFFER_BYTES["cpu"])
     size = 8 if weight.dtype == torch.float64 else 4
-    return max(1, budget // (buffers * mixtures * row_stride(len(weight)) * size))
+    return max(1, int(budget / (buffers * mixtures * row_stride(len(weight)) * size)))
 
 
 def slices(count: int, most: int) -> Iterator[slice]:
@@ -340,6 +451,11 @@ def slices(count: int, most: int) -> Iterator[slice]:
     size = -(-count // -(-count // most)) if count else 1
     for start in range(0, count, size):
         yield slice(start, min(count, start + size))
+
+
+def as_given(*rows: Tensor) -> tuple[Tensor, ...]:
+    """The `parts` of a layer whose rows are contexts and log-prior already."""
+    return rows
 
 
 def _as_is(tensor: Tensor) -> Tensor:

@@ -1,13 +1,29 @@
-"""The heads: modules that hold parameters and say how contexts come of hidden states; `loss.py` does the rest."""
+"""The heads: modules that hold parameters and make contexts of hidden states; `loss.py` does the rest."""
 
 from dataclasses import dataclass
-from typing import Self, overload
+from typing import ClassVar, Literal, Self, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastmos.heads.loss import HeadOutput, LossOptions, Reduction, Smoothing, fused_nll, log_probabilities, mixture_nll
+from fastmos.heads.fused import Kernel, Layer, Objective, exact_dtype
+from fastmos.heads.loss import (
+    CheckedTargets,
+    HeadOutput,
+    LossOptions,
+    Reduction,
+    SmoothingKind,
+    best_tokens,
+    check_targets,
+    fused,
+    head_output,
+    layer_entropy,
+    layer_log_probs,
+)
+from fastmos.heads.products import Linear
+
+ContextKind = Literal["tanh", "residual"]
 
 
 @dataclass(frozen=True)
@@ -20,56 +36,60 @@ class Usage:
 
 
 class Head(nn.Module):
-    """What all heads share: an embedding of codes, a bias, and the step from contexts to log-probabilities or loss."""
+    """What all heads share: an output embedding, a bias, and the step from contexts to log-probabilities or loss."""
+
+    options: ClassVar[tuple[str, ...]] = ()  # arguments beside those of `Softmax`
 
     def __init__(
         self,
+        hidden_size: int,
+        vocab_size: int,
         mixtures: int,
-        hidden: int,
-        codes: int,
-        width: int | None,
+        embedding_size: int | None,
         embedding: nn.Embedding | None,
         bias: bool,
         dropout: float,
+        softcap: float | None,
     ) -> None:
         super().__init__()
-        width = hidden if width is None else width
-        for name, size in {"hidden": hidden, "codes": codes, "width": width, "mixtures": mixtures}.items():
+        self.hidden_size, self.vocab_size, self.mixtures = hidden_size, vocab_size, mixtures
+        self.embedding_size = hidden_size if embedding_size is None else embedding_size
+        for name in ("hidden_size", "vocab_size", "embedding_size", "mixtures"):
+            size = getattr(self, name)
             if not isinstance(size, int) or size < 1:
                 raise ValueError(f"{name} is {size!r}; it must be an integer and at least 1")
-        self.mixtures, self.hidden, self.width = mixtures, hidden, width
         if embedding is not None:
-            _check_embedding(embedding, codes, width)
+            _check_embedding(embedding, self.vocab_size, self.embedding_size)
             self.weight = embedding.weight  # [V, d]
         else:
-            self.weight = nn.Parameter(torch.empty(codes, width).uniform_(-0.1, 0.1))
-        self.bias = nn.Parameter(torch.zeros(codes)) if bias else None  # [V]
+            self.weight = nn.Parameter(torch.empty(self.vocab_size, self.embedding_size).uniform_(-0.1, 0.1))
+        self.bias = nn.Parameter(torch.zeros(self.vocab_size)) if bias else None  # [V]
         self.dropout = nn.Dropout(dropout)
+        if softcap is not None and not softcap > 0:
+            raise ValueError(f"softcap is {softcap}; it must be above 0, or None")
+        self.softcap = softcap
 
     @property
     def softmaxes(self) -> int:
-        """How many contexts `parts` gives for a token."""
+        """How many contexts `parts` makes for a token."""
         return self.mixtures
 
-    def parts(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+    def parts(self, hidden: Tensor) -> tuple[Tensor, ...]:
         """Contexts [..., K, d] and log-prior [..., K] of hidden states [..., D]."""
         raise NotImplementedError
 
-    @overload
-    def forward(self, hidden: Tensor) -> Tensor: ...
+    def mixture_weights(self, hidden: Tensor) -> Tensor:
+        """The weights [..., K] of the components for hidden states [..., D]."""
+        return hidden.new_ones(*hidden.shape[:-1], 1)
 
-    @overload
-    def forward(
-        self,
-        hidden: Tensor,
-        targets: Tensor,
-        *,
-        ignore_index: int = -100,
-        label_smoothing: float = 0.0,
-        smoothing: Smoothing = "uniform",
-        reduction: Reduction = "sum",
-        count_correct: bool = False,
-    ) -> HeadOutput: ...
+    @torch.no_grad()
+    def usage(self, hidden: Tensor) -> Usage:
+        """How the mixture is used over these hidden states [..., D]; nan over none."""
+        self._check_hidden(hidden)
+        prior = self.mixture_weights(hidden).double().reshape(-1, self.mixtures)  # [N, K]
+        share = prior.mean(0)
+        entropy = torch.special.entr(prior).sum(-1).mean()
+        return Usage(torch.special.entr(share).sum().exp().item(), entropy.item(), share.tolist())
 
     def forward(
         self,
@@ -78,74 +98,95 @@ class Head(nn.Module):
         *,
         ignore_index: int = -100,
         label_smoothing: float = 0.0,
-        smoothing: Smoothing = "uniform",
-        reduction: Reduction = "sum",
+        label_smoothing_kind: SmoothingKind = "uniform",
+        reduction: Reduction = "mean",
         count_correct: bool = False,
+        z_loss: float = 0.0,
+        target_probs: Tensor | None = None,
     ) -> Tensor | HeadOutput:
-        """Log-probabilities [..., V] of hidden states [..., D]; with targets [...] the loss instead."""
+        """Log-probabilities [..., V] of hidden states [..., D]; with targets [...] the loss instead.
+
+        Soft targets, say of a teacher, are probabilities [..., V], or tokens [..., k] with `target_probs` [..., k].
+        """
         self._check_hidden(hidden)
         if targets is None:
-            return log_probabilities(self.parts, hidden, self.softmaxes, self.weight, self.bias)
-        if targets.shape != hidden.shape[:-1]:
-            raise ValueError(
-                f"targets have shape {list(targets.shape)}; "
-                f"for hidden {list(hidden.shape)} it must be {list(hidden.shape[:-1])}"
-            )
-        if reduction == "none" and torch.is_grad_enabled():  # the backward pass needs the very same contexts again
-            contexts, log_prior = self.parts(hidden)
-            return mixture_nll(
-                contexts,
-                log_prior,
-                self.weight,
-                self.bias,
-                targets,
-                ignore_index=ignore_index,
-                label_smoothing=label_smoothing,
-                smoothing=smoothing,
-                reduction=reduction,
-                count_correct=count_correct,
-            )
+            return self.log_probs(hidden)
+        options = LossOptions(ignore_index, label_smoothing, label_smoothing_kind, reduction, count_correct, z_loss)
+        return self.loss(hidden, targets, options, target_probs)
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        """Log-probabilities [..., V]; where no gradient is asked for, in chunks of tokens."""
+        return layer_log_probs(self._layer(), hidden)
+
+    def loss(
+        self, hidden: Tensor, targets: Tensor, options: LossOptions, target_probs: Tensor | None = None
+    ) -> HeadOutput:
+        """The loss with its options as one object."""
+        shape, rows = hidden.shape[:-1], hidden.reshape(-1, hidden.shape[-1])  # [N, D]
+        checked = check_targets(targets, target_probs, shape, self.vocab_size, options)
+        objective = options.objective(self.vocab_size, checked.soft)
+        loss, nll = self._fused(rows, checked, objective, options.reduction == "none")
+        return head_output(loss, nll, checked, options, shape, lambda: best_tokens(self.log_probs, [rows]))
+
+    def entropy(self, hidden: Tensor) -> Tensor:
+        """The entropy [...] of the distribution of the next token, in nats, with gradients."""
+        self._check_hidden(hidden)
+        rows = hidden.reshape(-1, hidden.shape[-1])  # [N, D]
+        return self._entropy(rows).view(hidden.shape[:-1])
+
+    def _fused(
+        self, hidden: Tensor, targets: CheckedTargets, objective: Objective, per_token: bool
+    ) -> tuple[Tensor, Tensor]:
+        """Loss (the sum, or [N] for each token) and nll [N] of hidden states [N, D]."""
+        return fused(self._layer(), [hidden], targets, objective, per_token)
+
+    def _entropy(self, hidden: Tensor) -> Tensor:
+        return layer_entropy(self._layer(), [hidden])
+
+    def _layer(self) -> Layer:
         inner = [one for one in self.parameters() if one is not self.weight and one is not self.bias]
-        options = LossOptions(ignore_index, label_smoothing, smoothing, reduction, count_correct)
-        return fused_nll(self.parts, [hidden], inner, self.softmaxes, self.weight, self.bias, targets, options)
+        return Layer(self.parts, inner, [self.weight, self.bias], self.softmaxes, Kernel, self.softcap)
 
     def _check_hidden(self, hidden: Tensor) -> None:
-        if hidden.ndim < 1 or hidden.shape[-1] != self.hidden:
-            raise ValueError(f"hidden has shape {list(hidden.shape)}; its last dimension must be {self.hidden}")
+        if hidden.ndim < 1 or hidden.shape[-1] != self.hidden_size:
+            raise ValueError(f"hidden has shape {list(hidden.shape)}; its last dimension must be {self.hidden_size}")
 
     def extra_repr(self) -> str:
-        return f"hidden={self.hidden}, codes={len(self.weight)}, width={self.width}, bias={self.bias is not None}"
+        names = ("hidden_size", "vocab_size", "mixtures", "embedding_size")
+        return ", ".join([*(f"{name}={getattr(self, name)}" for name in names), f"bias={self.bias is not None}"])
 
 
-def _check_embedding(embedding: nn.Embedding, codes: int, width: int) -> None:
+def _check_embedding(embedding: nn.Embedding, vocab_size: int, embedding_size: int) -> None:
     if not isinstance(embedding, nn.Embedding):
         raise TypeError(f"embedding is a {type(embedding).__name__}; it must be an nn.Embedding")
-    if embedding.weight.shape != (codes, width):
+    if embedding.weight.shape != (vocab_size, embedding_size):
         raise ValueError(
-            f"embedding has {embedding.num_embeddings} codes of width {embedding.embedding_dim}; "
-            f"it must have codes={codes} of width={width} (the hidden width unless given)"
+            f"embedding is nn.Embedding({embedding.num_embeddings}, {embedding.embedding_dim}); it must be "
+            f"nn.Embedding({vocab_size}, {embedding_size}): vocab_size, and embedding_size (hidden_size unless given)"
         )
 
 
 class Softmax(Head):
     """The plain output layer: P = softmax(g W^T + b).
 
-    `width` is the embedding's width where it differs from the hidden one (a linear layer then leads there), `embedding`
-    ties the weight to an `nn.Embedding`, dropout acts on the hidden state g.
+    `embedding_size` is the size of W's rows where it differs from the hidden size (a linear layer then leads there),
+    `embedding` ties W to an `nn.Embedding`, dropout acts on the hidden state g, `softcap` c turns logits z into
+    c tanh(z / c).
     """
 
     def __init__(
         self,
-        hidden: int,
-        codes: int,
+        hidden_size: int,
+        vocab_size: int,
         *,
-        width: int | None = None,
+        embedding_size: int | None = None,
         embedding: nn.Embedding | None = None,
         bias: bool = True,
         dropout: float = 0.0,
+        softcap: float | None = None,
     ) -> None:
-        super().__init__(1, hidden, codes, width, embedding, bias, dropout)
-        self.latent = nn.Linear(hidden, self.width) if self.width != hidden else None
+        super().__init__(hidden_size, vocab_size, 1, embedding_size, embedding, bias, dropout, softcap)
+        self.latent = Linear(hidden_size, self.embedding_size) if self.embedding_size != hidden_size else None
 
     def parts(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         context = self.dropout(hidden)
@@ -154,53 +195,88 @@ class Softmax(Head):
         return context[..., None, :], context.new_zeros(*context.shape[:-1], 1)
 
 
+class Contexts(Linear):
+    """The contexts h_k [..., K, d] of hidden states g [..., D].
+
+    They are tanh(W_k g + b_k), or residual: g + s_k tanh(W_k g + b_k), where s_k starts at 0, so that a mixture starts
+    as one softmax. (Where the sizes differ, a linear layer takes g to size d.)
+    """
+
+    def __init__(self, hidden_size: int, embedding_size: int, mixtures: int, kind: ContextKind) -> None:
+        super().__init__(hidden_size, mixtures * embedding_size)
+        if kind not in get_args(ContextKind):
+            raise ValueError(f"contexts is {kind!r}; it must be one of {get_args(ContextKind)}")
+        residual = kind == "residual"
+        self.mixtures = mixtures
+        self.scale = nn.Parameter(torch.zeros(mixtures, embedding_size)) if residual else None  # s_k
+        self.base = Linear(hidden_size, embedding_size) if residual and embedding_size != hidden_size else None
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        contexts = torch.tanh(super().forward(hidden)).view(*hidden.shape[:-1], self.mixtures, -1)
+        if self.scale is None:
+            return contexts
+        base: Tensor = hidden if self.base is None else self.base(hidden)
+        return base[..., None, :] + self.scale * contexts
+
+    @torch.no_grad()
+    def near_softmax_(self) -> None:
+        """Halve the W_k that were drawn and add the identity: h_k = tanh(g + noise). Residual contexts start there."""
+        if self.scale is not None:
+            return
+        embedding_size = self.out_features // self.mixtures
+        if embedding_size != self.in_features:
+            raise ValueError(
+                f"embedding_size is {embedding_size}; a start near the softmax needs it to be hidden_size, "
+                f"{self.in_features}"
+            )
+        layers = self.weight.view(self.mixtures, self.in_features, self.in_features)
+        layers.mul_(0.5).add_(torch.eye(self.in_features, dtype=layers.dtype, device=layers.device))
+
+
 class MixtureOfSoftmaxes(Head):
     """P = sum_k pi_k softmax(h_k W^T + b) with pi = softmax(W_pi g) and h_k = tanh(W_k g + b_k) (equations 1 and 2).
 
-    `mixtures` is K, `width` that of the embedding where it differs from the hidden one, `embedding` ties the weight to
-    an `nn.Embedding`, dropout acts on the contexts h_k. One mixture is not a `Softmax`: it has a tanh layer.
+    `mixtures` is K, `embedding_size` the size of W's rows where it differs from the hidden size, `embedding` ties W to
+    an `nn.Embedding`, dropout acts on the contexts h_k, `softcap` c turns logits z into c tanh(z / c). One mixture is
+    not a `Softmax`: it has a tanh layer. With contexts "residual", h_k = g + s_k tanh(W_k g + b_k) with s_k = 0 at
+    first: the mixture starts as one softmax.
     """
+
+    options: ClassVar[tuple[str, ...]] = ("mixtures", "contexts")
 
     def __init__(
         self,
-        hidden: int,
-        codes: int,
+        hidden_size: int,
+        vocab_size: int,
         mixtures: int,
         *,
-        width: int | None = None,
+        contexts: ContextKind = "tanh",
+        embedding_size: int | None = None,
         embedding: nn.Embedding | None = None,
         bias: bool = True,
         dropout: float = 0.0,
+        softcap: float | None = None,
     ) -> None:
-        super().__init__(mixtures, hidden, codes, width, embedding, bias, dropout)
-        self.prior = nn.Linear(hidden, mixtures, bias=False)
-        self.latent = nn.Linear(hidden, mixtures * self.width)
+        super().__init__(hidden_size, vocab_size, mixtures, embedding_size, embedding, bias, dropout, softcap)
+        self.prior = Linear(hidden_size, mixtures, bias=False)
+        self.latent = Contexts(hidden_size, self.embedding_size, mixtures, contexts)
 
     def parts(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        contexts = torch.tanh(self.latent(hidden)).view(*hidden.shape[:-1], self.mixtures, self.width)
-        exact = torch.float64 if hidden.dtype == torch.float64 else torch.float32
-        return self.dropout(contexts), F.log_softmax(self.prior(hidden), -1, dtype=exact)
+        log_prior = F.log_softmax(self.prior(hidden), -1, dtype=exact_dtype(hidden.dtype))
+        return self.dropout(self.latent(hidden)), log_prior
 
-    @torch.no_grad()
     def near_softmax_(self) -> Self:
-        """Start near a plain softmax: halve the W_k that were drawn and add the identity; h_k is then tanh(g + noise).
+        """Start near a plain softmax: with contexts h_k = tanh(g + noise).
 
-        Contexts drawn at random have to be learnt first, and a mixture then lags behind a softmax for some epochs.
+        Contexts drawn at random have to be learned first, and a mixture then lags behind a softmax for some epochs.
         """
-        if self.width != self.hidden:
-            raise ValueError(f"width is {self.width}; a start near the softmax needs it to be hidden, {self.hidden}")
-        layers = self.latent.weight.view(self.mixtures, self.width, self.hidden)
-        layers.mul_(0.5).add_(torch.eye(self.width, dtype=layers.dtype, device=layers.device))
+        for module in self.modules():
+            if isinstance(module, Contexts):
+                module.near_softmax_()
         return self
 
-    @torch.no_grad()
-    def usage(self, hidden: Tensor) -> Usage:
-        """How the mixture is used over these hidden states [..., D]; nan over none."""
-        self._check_hidden(hidden)
-        prior = F.softmax(self.prior(hidden).double(), -1).reshape(-1, self.mixtures)  # [N, K]
-        share = prior.mean(0)
-        entropy = torch.special.entr(prior).sum(-1).mean()
-        return Usage(torch.special.entr(share).sum().exp().item(), entropy.item(), share.tolist())
+    def mixture_weights(self, hidden: Tensor) -> Tensor:
+        return F.softmax(self.prior(hidden), -1, dtype=exact_dtype(hidden.dtype))
 
 
 class MixtureOfContexts(MixtureOfSoftmaxes):
@@ -215,30 +291,3 @@ class MixtureOfContexts(MixtureOfSoftmaxes):
         contexts, log_prior = super().parts(hidden)
         context = (log_prior.exp()[..., None] * contexts).sum(-2)
         return context[..., None, :].to(contexts.dtype), torch.zeros_like(log_prior[..., :1])
-
-
-HEADS: dict[str, type[Softmax] | type[MixtureOfSoftmaxes]] = {
-    "softmax": Softmax,
-    "mos": MixtureOfSoftmaxes,
-    "moc": MixtureOfContexts,
-}
-
-
-def build_head(
-    kind: str,
-    hidden: int,
-    codes: int,
-    mixtures: int,
-    *,
-    width: int | None = None,
-    embedding: nn.Embedding | None = None,
-    bias: bool = True,
-    dropout: float = 0.0,
-) -> Head:
-    """The head of this kind, a key of `HEADS`; a "softmax" has no use for `mixtures`."""
-    if kind not in HEADS:
-        raise ValueError(f"kind is {kind!r}; it must be one of {', '.join(HEADS)}")
-    head = HEADS[kind]
-    if issubclass(head, MixtureOfSoftmaxes):
-        return head(hidden, codes, mixtures, width=width, embedding=embedding, bias=bias, dropout=dropout)
-    return head(hidden, codes, width=width, embedding=embedding, bias=bias, dropout=dropout)

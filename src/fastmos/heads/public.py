@@ -27,20 +27,20 @@ def load_public_mos(state: Mapping[str, Tensor], *, dropout: float = 0.0) -> Mix
     for name in ("prior.weight", "decoder.weight"):
         if state[name].ndim != 2:
             raise ValueError(f"state holds {name} of shape {list(state[name].shape)}; it must be a matrix")
-    mixtures, hidden = state["prior.weight"].shape
-    codes, width = state["decoder.weight"].shape
-    asked = {
-        "latent.0.weight": [mixtures * width, hidden],
-        "latent.0.bias": [mixtures * width],
-        "decoder.bias": [codes],
+    mixtures, hidden_size = state["prior.weight"].shape
+    vocab_size, embedding_size = state["decoder.weight"].shape
+    expected = {
+        "latent.0.weight": [mixtures * embedding_size, hidden_size],
+        "latent.0.bias": [mixtures * embedding_size],
+        "decoder.bias": [vocab_size],
     }
-    for name, shape in asked.items():
+    for name, shape in expected.items():
         if list(state[name].shape) != shape:
             raise ValueError(
                 f"state holds {name} of shape {list(state[name].shape)}; "
                 f"prior.weight and decoder.weight ask for {shape}"
             )
-    head = MixtureOfSoftmaxes(hidden, codes, mixtures, width=width, dropout=dropout)
+    head = MixtureOfSoftmaxes(hidden_size, vocab_size, mixtures, embedding_size=embedding_size, dropout=dropout)
     head.to(state["decoder.weight"].dtype)
     head.load_state_dict({ours: state[theirs] for ours, theirs in NAMES.items()})
     return head

@@ -1,4 +1,4 @@
-"""Metrics: BLEU and chrF with signatures, and likelihood per word."""
+"""Metrics: BLEU and chrF, the COCO caption metrics, likelihood per word, significance."""
 
 from fastmos.metrics.bleu import Score, bleu, chrf, compound_split_bleu
 from fastmos.metrics.likelihood import Likelihood, LikelihoodReport

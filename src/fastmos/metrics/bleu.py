@@ -1,4 +1,4 @@
-"""BLEU and chrF by sacreBLEU, each with its signature."""
+"""BLEU and chrF by sacreBLEU, with signatures."""
 
 import re
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ HYPHEN = re.compile(r"(\S)-(\S)")
 
 @dataclass(frozen=True)
 class Score:
-    """A figure (0 to 100) and exactly how it was computed."""
+    """A score (0 to 100) and sacreBLEU's signature, which says how it was computed."""
 
     value: float
     signature: str
@@ -26,7 +26,7 @@ class Score:
 def bleu(
     hypotheses: Sequence[str], references: Sequence[str], *, tokenize: Tokenize = "none", lowercase: bool = False
 ) -> Score:
-    """Corpus BLEU: of joined words as they stand ("none"), or of plain text that sacreBLEU tokenises ("13a")."""
+    """Corpus BLEU of tokenized text ("none"), or of plain text that sacreBLEU tokenizes ("13a" and others)."""
     return _score(_bleu(tokenize, lowercase), hypotheses, references)
 
 
@@ -38,23 +38,23 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: boo
 
 
 def compound_split_bleu(hypotheses: Sequence[str], references: Sequence[str], *, lowercase: bool = False) -> Score:
-    """BLEU as papers of 2017-2018 report it for WMT: of Moses tokens, with hyphened compounds split at the hyphen.
+    """BLEU as papers of 2017-2018 report it for WMT: of Moses tokens, with compounds split at their hyphens.
 
-    Usually higher than sacreBLEU's 13a on English-German: figures of the two kinds do not compare.
+    It is usually higher than sacreBLEU's 13a on English-German: the two cannot be compared.
     """
     score = bleu(split_compounds(hypotheses), split_compounds(references), lowercase=lowercase)
     return Score(score.value, f"{score.signature}|compounds:split")
 
 
 def split_compounds(lines: Sequence[str]) -> list[str]:
-    """`rich-text` becomes `rich ##AT##-##AT## text`."""
+    """Turns `rich-text` into `rich ##AT##-##AT## text`."""
     return [HYPHEN.sub(r"\1 ##AT##-##AT## \2", line) for line in lines]
 
 
 def _bleu(tokenize: Tokenize, lowercase: bool) -> "Metric":
     from sacrebleu.metrics.bleu import BLEU
 
-    return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)  # force: tokens are what we mean to compare
+    return BLEU(tokenize=tokenize, lowercase=lowercase, force=True)  # force: no warning that the text is tokenized
 
 
 def _score(metric: "Metric", hypotheses: Sequence[str], references: Sequence[str]) -> Score:
@@ -65,6 +65,6 @@ def _score(metric: "Metric", hypotheses: Sequence[str], references: Sequence[str
 
 def _check(hypotheses: Sequence[str], references: Sequence[str]) -> None:
     if len(hypotheses) != len(references):
-        raise InputError(f"{len(hypotheses)} outputs but {len(references)} references; they must go line by line")
+        raise InputError(f"{len(hypotheses)} outputs but {len(references)} references; give one reference per line")
     if not hypotheses:
         raise InputError("no lines to score; give at least one")

@@ -1,7 +1,7 @@
-"""BLEU, ROUGE-L, CIDEr and METEOR of captions by the COCO caption code (Chen et al. 2015), as `pycocoevalcap` has it.
+"""BLEU, ROUGE-L, CIDEr and METEOR of captions by the COCO caption code (Chen et al. 2015) of `pycocoevalcap`.
 
-Its tokeniser and METEOR are Java programs. They read and write files here, with a time limit: METEOR's usual pipe waits
-for ever on a line break in a caption or on a dead process. Without Java there is no tokeniser, and hence no figure.
+Its tokenizer and METEOR are Java programs. Here they read and write files, with a time limit: through a pipe, as
+`pycocoevalcap` runs it, METEOR hangs on a line break in a caption. Without Java there are no scores.
 """
 
 import importlib.metadata
@@ -15,17 +15,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fastmos.codings import UNK_TEXT
-from fastmos.errors import InputError
+from fastmos.errors import InputError, needs_extra
+from fastmos.tokenizers import UNK_TEXT
 
-TOKENISER = "tokenizer/stanford-corenlp-3.4.1.jar"
+TOKENIZER = "tokenizer/stanford-corenlp-3.4.1.jar"
 METEOR = "meteor/meteor-1.5.jar"
-MEMORY = {TOKENISER: "512m", METEOR: "2g"}  # the most that Java may take
-SHORT = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]  # both programs end before a better compiler pays
-SECONDS = 900.0  # that a Java program may take
-# What the COCO code takes out of tokenised captions.
+MEMORY = {TOKENIZER: "512m", METEOR: "2g"}  # Java's limit
+FAST_START = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]  # both programs run too briefly for optimization
+SECONDS = 900.0  # time limit of a Java program
+# What the COCO caption code removes from tokenized captions.
 PUNCTUATION = {*("''", "'", "``", "`"), "-LRB-", "-RRB-", "-LCB-", "-RCB-", *".?!,:-;", "--", "..."}
-STRANGER = "unkunkunk"  # a word that no caption has
+UNKNOWN = "unkunkunk"  # a word that no caption has
 NAMES = {
     "bleu_1": "BLEU-1",
     "bleu_2": "BLEU-2",
@@ -39,7 +39,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class CaptionScores:
-    """The figures of the COCO caption code, from 0 to 1 (CIDEr: to 10); None: unavailable, for want of Java."""
+    """The scores of the COCO caption code, from 0 to 1 (CIDEr: to 10); None: unavailable without Java."""
 
     bleu_1: float | None
     bleu_2: float | None
@@ -50,38 +50,38 @@ class CaptionScores:
     cider: float | None
     captions: int
     signature: str
-    cider_of_each: list[float] | None = None  # of which CIDEr is the mean
+    cider_of_each: list[float] | None = None  # CIDEr of each caption, whose mean is `cider`
 
     def record(self) -> dict[str, float | int | str | None]:
-        """All figures, for JSON."""
-        figures = {name: getattr(self, name) for name in NAMES}
-        return {**figures, "captions": self.captions, "caption_signature": self.signature}
+        """All scores, for JSON."""
+        scores = {name: getattr(self, name) for name in NAMES}
+        return {**scores, "captions": self.captions, "caption_signature": self.signature}
 
     def summary(self) -> str:
-        """All figures times 100, as papers give them."""
+        """All scores times 100, as in papers."""
         shown = ((label, getattr(self, name)) for name, label in NAMES.items())
-        figures = (f"{label} {'unavailable' if value is None else f'{100 * value:.2f}'}" for label, value in shown)
-        return f"{', '.join(figures)} ({self.signature})"
+        scores = (f"{label} {'unavailable' if value is None else f'{100 * value:.2f}'}" for label, value in shown)
+        return f"{', '.join(scores)} ({self.signature})"
 
 
 def caption_scores(
     hypotheses: Sequence[str],
     references: Sequence[Sequence[str]],
     *,
-    tokenised: bool = False,
+    tokenized: bool = False,
     meteor: bool = True,
     seconds: float = SECONDS,
 ) -> CaptionScores:
-    """Judge one caption an image by its references, which may differ in number.
+    """Scores of one caption per image; images may have different numbers of references.
 
-    Captions that are `tokenised` are split at white space as they stand; others go through the Penn Treebank tokeniser,
-    which lowercases and drops punctuation. METEOR takes some seconds to start; `meteor=False` leaves it out.
+    Captions that are `tokenized` are split at white space; others by the Penn Treebank tokenizer, which lowercases and
+    drops punctuation. METEOR takes some seconds to start; `meteor=False` leaves it out.
     """
     _check(hypotheses, references)
-    tokens = tokenise_captions if not tokenised else _unchanged
-    ours = tokens([_stranger_for_unk(line) for line in hypotheses], seconds)
-    theirs = None if ours is None else tokens([line for lines in references for line in lines], seconds)
-    signature = f"pycocoevalcap:{importlib.metadata.version('pycocoevalcap')}|tok:{'none' if tokenised else 'ptb'}"
+    split = _unchanged if tokenized else tokenize_captions
+    ours = split([line.replace(UNK_TEXT, UNKNOWN) for line in hypotheses], seconds)  # the tokenizer would split ⟨unk⟩
+    theirs = None if ours is None else split([line for lines in references for line in lines], seconds)
+    signature = f"pycocoevalcap:{importlib.metadata.version('pycocoevalcap')}|tok:{'none' if tokenized else 'ptb'}"
     if ours is None or theirs is None:
         return CaptionScores(None, None, None, None, None, None, None, len(hypotheses), signature)
     rest = iter(theirs)
@@ -91,24 +91,19 @@ def caption_scores(
     return CaptionScores(one, two, three, four, found, rouge, cider, len(hypotheses), signature, each)
 
 
-def tokenise_captions(lines: Sequence[str], seconds: float = SECONDS) -> list[str] | None:
+def tokenize_captions(lines: Sequence[str], seconds: float = SECONDS) -> list[str] | None:
     """Words of captions, lowercased, without punctuation, joined by spaces; None, with a warning, if Java fails."""
     with tempfile.TemporaryDirectory() as folder:
         written = _write(Path(folder, "captions"), lines)
         options = ["edu.stanford.nlp.process.PTBTokenizer", "-preserveLines", "-lowerCase", "-encoding", "UTF-8"]
-        said = _java(TOKENISER, ["-cp", str(_jar(TOKENISER)), *options, str(written)], seconds)
+        said = _java(TOKENIZER, ["-cp", str(_jar(TOKENIZER)), *options, str(written)], seconds)
     if said is None:
         return None
     found = said.split("\n")[: len(lines)]
     if len(found) != len(lines):
-        warnings.warn(f"the tokeniser gave {len(found):,} lines for {len(lines):,} captions", stacklevel=2)
+        warnings.warn(f"the tokenizer gave {len(found):,} lines for {len(lines):,} captions", stacklevel=2)
         return None
     return [" ".join(word for word in line.split() if word not in PUNCTUATION) for line in found]
-
-
-def _stranger_for_unk(caption: str) -> str:
-    """One word that no reference has for each unk, whose brackets the tokeniser would make words of their own."""
-    return caption.replace(UNK_TEXT, STRANGER)
 
 
 def _unchanged(lines: Sequence[str], seconds: float) -> list[str]:
@@ -118,7 +113,7 @@ def _unchanged(lines: Sequence[str], seconds: float) -> list[str]:
 def _overlap(
     hypotheses: Sequence[str], references: Sequence[Sequence[str]]
 ) -> tuple[list[float], float, float, list[float]]:
-    """BLEU-1 to BLEU-4, ROUGE-L and CIDEr of tokenised captions, and CIDEr of each."""
+    """BLEU-1 to BLEU-4, ROUGE-L and CIDEr of tokenized captions, and CIDEr of each."""
     from pycocoevalcap.bleu.bleu import Bleu
     from pycocoevalcap.cider.cider import Cider
     from pycocoevalcap.rouge.rouge import Rouge
@@ -132,7 +127,7 @@ def _overlap(
 
 
 def _meteor(hypotheses: Sequence[str], references: Sequence[Sequence[str]], seconds: float) -> float | None:
-    """METEOR 1.5 for English. Images need equally many references: the last is repeated (only the best one counts)."""
+    """METEOR 1.5 for English. It needs as many references of each image: the last is repeated (the best counts)."""
     count = max(len(lines) for lines in references)
     filled = [line for lines in references for line in [*lines, *[lines[-1]] * (count - len(lines))]]
     with tempfile.TemporaryDirectory() as folder:
@@ -147,21 +142,21 @@ def _meteor(hypotheses: Sequence[str], references: Sequence[Sequence[str]], seco
 
 
 def _java(jar: str, words: Sequence[str], seconds: float) -> str | None:
-    """What a Java program prints; None, with a warning that says why, if it cannot."""
+    """What a Java program prints; None, with a warning, if it fails."""
     name = Path(jar).name
     java = shutil.which("java")
     if java is None:
-        warnings.warn(f"no java on PATH, which {name} needs: its figures are unavailable", stacklevel=3)
+        warnings.warn(f"no java on PATH, which {name} needs: its scores are unavailable", stacklevel=3)
         return None
-    command = [java, f"-Xmx{MEMORY[jar]}", *SHORT, "-Dfile.encoding=UTF-8", *words]
+    command = [java, f"-Xmx{MEMORY[jar]}", *FAST_START, "-Dfile.encoding=UTF-8", *words]
     try:
         done = subprocess.run(command, capture_output=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL)
     except subprocess.TimeoutExpired:
-        warnings.warn(f"{name} took more than {seconds:g} s: its figures are unavailable", stacklevel=3)
+        warnings.warn(f"{name} took more than {seconds:g} s: its scores are unavailable", stacklevel=3)
         return None
     if done.returncode:
         last = done.stderr.decode(errors="replace").strip().split("\n")[-1]
-        warnings.warn(f"{name} ended with {done.returncode} ({last}): its figures are unavailable", stacklevel=3)
+        warnings.warn(f"{name} ended with {done.returncode} ({last}): its scores are unavailable", stacklevel=3)
         return None
     return done.stdout.decode("utf-8", errors="replace")
 
@@ -178,15 +173,15 @@ def _write(path: Path, lines: Sequence[str]) -> Path:
 
 
 def _one_line(caption: str) -> str:
-    """White space of any kind, line breaks too, as single spaces."""
+    """White space of any kind, line breaks included, as single spaces."""
     return " ".join(caption.split())
 
 
 def _check(hypotheses: Sequence[str], references: Sequence[Sequence[str]]) -> None:
-    if importlib.util.find_spec("pycocoevalcap") is None:
-        raise InputError("caption metrics need pycocoevalcap; install it with pip install 'fastmos[caption]'")
+    with needs_extra():
+        import pycocoevalcap  # noqa: F401 (its Java programs are started)
     if len(hypotheses) != len(references):
-        raise InputError(f"{len(hypotheses)} captions, but references of {len(references)} images; give one an image")
+        raise InputError(f"{len(hypotheses)} captions, but references of {len(references)} images; give one per image")
     if not hypotheses:
         raise InputError("no captions to score; give at least one")
     for number, lines in enumerate(references, 1):

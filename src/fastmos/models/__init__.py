@@ -1,4 +1,4 @@
-"""Models: bodies that turn codes into hidden states, and the generator that adds a head."""
+"""Models: bodies that turn tokens into hidden states, and the generator that adds a head."""
 
 from fastmos.models.attention_lstm import AttentionLSTM
 from fastmos.models.captioner import Captioner

@@ -7,16 +7,17 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from fastmos.codings import PAD
 from fastmos.data.batches import Batch
 from fastmos.errors import InputError
+from fastmos.heads.products import Linear, both_passes
+from fastmos.tokenizers import PAD
 
 
 class AttentionState(NamedTuple):
     """The encoded sentences, and where the decoder stands in each row."""
 
     memory: Tensor  # [B, S, D] encoder outputs, once a sentence
-    padding: Tensor  # [B, 1, S] 0 at source codes, -inf at padding: added to the attention scores
+    padding: Tensor  # [B, 1, S] 0 at source tokens, -inf at padding: added to the attention scores
     hidden: Tensor  # [layers, N, D]
     cell: Tensor  # [layers, N, D]
     fed: Tensor | None  # [N, D] the last g, for input feeding
@@ -27,29 +28,31 @@ class AttentionLSTM(nn.Module):
 
     def __init__(
         self,
-        source_codes: int,
-        target_codes: int,
+        source_vocab_size: int,
+        target_vocab_size: int,
         *,
-        width: int = 256,
-        embedding: int | None = None,
-        layers: int = 1,
+        hidden_size: int = 256,
+        embedding_size: int = 0,
+        num_layers: int = 1,
         dropout: float = 0.3,
         embedding_dropout: float = 0.0,
         input_feeding: bool = False,
     ) -> None:
         super().__init__()
-        if width % 2:
-            raise InputError(f"width {width} is odd; the encoder needs half of it for each direction")
-        embedding = embedding or width
-        between = dropout if layers > 1 else 0.0
-        self.width, self.dropout, self.embedding_dropout = width, dropout, embedding_dropout
+        if hidden_size % 2:
+            raise InputError(f"hidden_size is {hidden_size}; it must be even, half of it for each encoder direction")
+        embedding_size = embedding_size or hidden_size
+        between = dropout if num_layers > 1 else 0.0
+        self.hidden_size, self.dropout, self.embedding_dropout = hidden_size, dropout, embedding_dropout
         self.input_feeding = input_feeding
-        self.source_embedding = nn.Embedding(source_codes, embedding)
-        self.encoder = nn.LSTM(embedding, width // 2, layers, batch_first=True, dropout=between, bidirectional=True)
-        self.embedding = nn.Embedding(target_codes, embedding)
-        fed = width if input_feeding else 0
-        self.decoder = nn.LSTM(embedding + fed, width, layers, batch_first=True, dropout=between)
-        self.combine = nn.Linear(2 * width, width, bias=False)
+        self.source_embedding = nn.Embedding(source_vocab_size, embedding_size)
+        self.encoder = nn.LSTM(
+            embedding_size, hidden_size // 2, num_layers, batch_first=True, dropout=between, bidirectional=True
+        )
+        self.embedding = nn.Embedding(target_vocab_size, embedding_size)
+        fed = hidden_size if input_feeding else 0
+        self.decoder = nn.LSTM(embedding_size + fed, hidden_size, num_layers, batch_first=True, dropout=between)
+        self.combine = Linear(2 * hidden_size, hidden_size, bias=False)
 
     def forward(self, batch: Batch, state: None = None) -> tuple[Tensor, None]:
         start = self.start(batch)
@@ -69,26 +72,33 @@ class AttentionLSTM(nn.Module):
         )
         real = batch.source != PAD  # [B, S]
         embedded = self._embed(self.source_embedding, batch.source)
-        # Packed, because the backward direction must start at each sentence's last code, not in its padding.
+        # Packed, because the backward direction must start at each sentence's last token, not in its padding.
         packed = pack_padded_sequence(embedded, batch.source_lengths, batch_first=True, enforce_sorted=False)
-        outputs, final = self.encoder(packed)
-        memory, _ = pad_packed_sequence(outputs, batch_first=True, total_length=real.shape[1])  # [B, S, D]
+
+        def encode(tokens: Tensor) -> tuple[Tensor, ...]:
+            outputs, final = self.encoder(packed._replace(data=tokens))
+            return outputs.data, *final
+
+        outputs, *final = both_passes(encode, [packed.data], list(self.encoder.parameters()), rows=len(real))
+        memory, _ = pad_packed_sequence(packed._replace(data=outputs), batch_first=True, total_length=real.shape[1])
         padding = memory.new_zeros(real.shape).masked_fill_(~real, -torch.inf)[:, None]
-        hidden, cell = (part.unflatten(0, (-1, 2)).transpose(1, 2).flatten(2) for part in final)  # [layers, B, D]
+        hidden, cell = (part.view(-1, 2, *part.shape[1:]).transpose(1, 2).flatten(2) for part in final)  # [L, B, D]
         return AttentionState(
             memory, padding, hidden, cell, torch.zeros_like(hidden[0]) if self.input_feeding else None
         )
 
-    def step(self, codes: Tensor, state: AttentionState) -> tuple[Tensor, AttentionState]:
-        g, state = self._decode(self._embed(self.embedding, codes[:, None]), state)  # [N, 1, D]
+    def step(self, tokens: Tensor, state: AttentionState) -> tuple[Tensor, AttentionState]:
+        g, state = self._decode(self._embed(self.embedding, tokens[:, None]), state)  # [N, 1, D]
         return g[:, 0], state
 
     def _decode(self, embedded: Tensor, state: AttentionState) -> tuple[Tensor, AttentionState]:
-        """Read embedded codes [N, T, E] from a state on (one at a time with input feeding, T = 1)."""
+        """Read embedded tokens [N, T, E] from a state on (one at a time with input feeding, T = 1)."""
         if state.fed is not None:
             embedded = torch.cat([embedded, state.fed[:, None]], 2)
         hidden, (last, cell) = self.decoder(embedded, (state.hidden.contiguous(), state.cell.contiguous()))  # [N, T, D]
-        query = hidden.reshape(len(state.memory), -1, self.width)  # [B, N/B T, D] the rows of a sentence share a memory
+        query = hidden.reshape(
+            len(state.memory), -1, self.hidden_size
+        )  # [B, N/B T, D] the rows of a sentence share a memory
         scores = torch.baddbmm(state.padding, query, state.memory.transpose(1, 2))  # [B, N/B T, S]
         context = torch.bmm(scores.softmax(2), state.memory).view_as(hidden)  # [N, T, D]
         g = torch.tanh(self.combine(torch.cat([hidden, context], 2)))
@@ -96,8 +106,8 @@ class AttentionLSTM(nn.Module):
         fed = None if state.fed is None else g[:, -1]
         return g, AttentionState(state.memory, state.padding, last, cell, fed)
 
-    def _embed(self, embedding: nn.Module, codes: Tensor) -> Tensor:
-        return F.dropout(embedding(codes), self.embedding_dropout, self.training)
+    def _embed(self, embedding: nn.Module, tokens: Tensor) -> Tensor:
+        return F.dropout(embedding(tokens), self.embedding_dropout, self.training)
 
     def reorder(self, state: AttentionState, rows: Tensor, sentences: Tensor | None = None) -> AttentionState:
         memory, padding = state.memory, state.padding

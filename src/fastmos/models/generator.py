@@ -1,14 +1,15 @@
-"""What every model is: a body that turns codes into hidden states, and a head that turns those into probabilities.
+"""What every model is: a body that turns tokens into hidden states, and a head that turns those into probabilities.
 
-Training sees whole batches: `generator(batch)` is the loss. Search sees one code at a time, through three functions:
+Training sees whole batches: `generator(batch)` is the loss. Search sees one token at a time, through three functions:
 
-    state = model.start(batch)                      one row a sentence, before its first code
-    log_probs, state = model.step(codes, state)     the rows read one code each; what may come next [N, V]
+    state = model.start(batch)                      one row a sentence, before its first token
+    log_probs, state = model.step(tokens, state)     the rows read one token each; what may come next [N, V]
     state = model.reorder(state, rows, sentences)   keep, drop or repeat rows
 
 The rows of a state are grouped by sentence, equally many each, so that what belongs to a sentence (the encoded source)
 is kept once and not once a row. `rows` [M] picks rows; `sentences` [B'] says which sentences they belong to, where some
 have left (None: all are still there). A state is used up by `step` and `reorder`: caches change in place.
+A head may put off some of the log-probabilities (`fastmos.heads.PartialLogProbs`) until search asks for them.
 """
 
 from typing import Any
@@ -16,10 +17,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fastmos.codings import PAD
 from fastmos.data.batches import Batch
 from fastmos.heads import HeadOutput
-from fastmos.heads.loss import Smoothing
+from fastmos.heads.loss import SmoothingKind
+from fastmos.tokenizers import PAD
 
 
 class Generator(nn.Module):
@@ -35,7 +36,7 @@ class Generator(nn.Module):
         state: Any = None,
         *,
         label_smoothing: float = 0.0,
-        smoothing: Smoothing = "uniform",
+        label_smoothing_kind: SmoothingKind = "uniform",
     ) -> tuple[HeadOutput, Any]:
         """The loss summed over the batch's targets, padding left out; and the state a language model carries on."""
         hidden, state = self.body(batch, state)  # [B, T, D]
@@ -44,24 +45,28 @@ class Generator(nn.Module):
             batch.target,
             ignore_index=PAD,
             label_smoothing=label_smoothing,
-            smoothing=smoothing,
+            label_smoothing_kind=label_smoothing_kind,
+            reduction="sum",
         )
         return output, state
 
     def start(self, batch: Batch) -> Any:
         return self.body.start(batch)  # type: ignore[operator]
 
-    def step(self, codes: Tensor, state: Any) -> tuple[Tensor, Any]:
-        hidden, state = self.body.step(codes, state)  # type: ignore[operator]
-        return self.head(hidden), state  # [N, V]
+    def step(self, tokens: Tensor, state: Any) -> tuple[Any, Any]:
+        hidden, state = self.body.step(tokens, state)  # type: ignore[operator]
+        return getattr(self.head, "partial_log_probs", self.head)(hidden), state  # [N, V], perhaps partial
 
     def reorder(self, state: Any, rows: Tensor, sentences: Tensor | None = None) -> Any:
         return self.body.reorder(state, rows, sentences)  # type: ignore[operator]
 
 
+MEANT = {"scale", "tail_bias"}  # parameters of heads that start at values with a meaning, and keep them
+
+
 @torch.no_grad()
 def uniform_(module: nn.Module, bound: float = 0.1) -> None:
-    """Draw every parameter that is learnt, biases too, from U(-bound, bound), as the paper's LSTM models start."""
-    for parameter in module.parameters():
-        if parameter.requires_grad:
+    """Draw every trainable parameter, biases too, from U(-bound, bound), as the paper's LSTM models start."""
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad and name.rpartition(".")[2] not in MEANT:
             parameter.uniform_(-bound, bound)

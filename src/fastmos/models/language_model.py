@@ -19,28 +19,36 @@ class LanguageModel(nn.Module):
     """Embedding, LSTM, dropout."""
 
     def __init__(
-        self, codes: int, *, width: int = 256, embedding: int | None = None, layers: int = 1, dropout: float = 0.0
+        self,
+        vocab_size: int,
+        *,
+        hidden_size: int = 256,
+        embedding_size: int = 0,
+        num_layers: int = 1,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        self.width, self.layers, self.dropout = width, layers, dropout
-        self.embedding = nn.Embedding(codes, embedding or width)
-        self.lstm = nn.LSTM(embedding or width, width, layers, batch_first=True, dropout=dropout if layers > 1 else 0.0)
+        embedding_size = embedding_size or hidden_size
+        self.hidden_size, self.num_layers, self.dropout = hidden_size, num_layers, dropout
+        self.embedding = nn.Embedding(vocab_size, embedding_size)
+        between = dropout if num_layers > 1 else 0.0
+        self.lstm = nn.LSTM(embedding_size, hidden_size, num_layers, batch_first=True, dropout=between)
 
     def forward(self, batch: Batch, state: LSTMState | None = None) -> tuple[Tensor, LSTMState]:
         hidden, after = self._read(batch.inputs, None if batch.fresh else state)
         return hidden, LSTMState(*(part.detach() for part in after))  # the gradient ends where the batch does
 
-    def _read(self, codes: Tensor, state: LSTMState | None) -> tuple[Tensor, LSTMState]:
-        embedded = F.dropout(self.embedding(codes), self.dropout, self.training)  # [B, T, E]
+    def _read(self, tokens: Tensor, state: LSTMState | None) -> tuple[Tensor, LSTMState]:
+        embedded = F.dropout(self.embedding(tokens), self.dropout, self.training)  # [B, T, E]
         hidden, after = self.lstm(embedded, state)  # [B, T, D]
         return F.dropout(hidden, self.dropout, self.training), LSTMState(*after)
 
     def start(self, batch: Batch) -> LSTMState:
-        zeros = self.embedding.weight.new_zeros(self.layers, len(batch), self.width)
+        zeros = self.embedding.weight.new_zeros(self.num_layers, len(batch), self.hidden_size)
         return LSTMState(zeros, zeros)
 
-    def step(self, codes: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
-        hidden, state = self._read(codes[:, None], state)  # [N, 1, D]
+    def step(self, tokens: Tensor, state: LSTMState) -> tuple[Tensor, LSTMState]:
+        hidden, state = self._read(tokens[:, None], state)  # [N, 1, D]
         return hidden[:, 0], state
 
     def reorder(self, state: LSTMState, rows: Tensor, sentences: Tensor | None = None) -> LSTMState:

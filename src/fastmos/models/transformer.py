@@ -11,9 +11,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastmos.codings import PAD
 from fastmos.data.batches import Batch
 from fastmos.errors import InputError
+from fastmos.heads.products import Linear
+from fastmos.tokenizers import PAD
 
 Norm = Literal["post", "pre"]
 FIRST_SLOTS = 64  # of a cache, which doubles when full
@@ -22,19 +23,19 @@ FIRST_SLOTS = 64  # of a cache, which doubles when full
 class Attention(nn.Module):
     """Queries of one text attend to keys and values of another, in several heads."""
 
-    def __init__(self, width: int, heads: int, dropout: float) -> None:
+    def __init__(self, hidden_size: int, num_heads: int, dropout: float) -> None:
         super().__init__()
-        self.heads, self.dropout = heads, dropout
-        self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(width, 2 * width)
-        self.out = nn.Linear(width, width)
+        self.num_heads, self.dropout = num_heads, dropout
+        self.query = Linear(hidden_size, hidden_size)
+        self.key_value = Linear(hidden_size, 2 * hidden_size)
+        self.out = Linear(hidden_size, hidden_size)
 
     def keys_values(self, x: Tensor) -> Tensor:
-        pairs: Tensor = self.key_value(x).unflatten(2, (2, self.heads, -1))  # [B, S, 2, H, D/H]
+        pairs: Tensor = self.key_value(x).unflatten(2, (2, self.num_heads, -1))  # [B, S, 2, H, D/H]
         return pairs.permute(2, 0, 3, 1, 4)  # [2, B, H, S, D/H]
 
     def forward(self, x: Tensor, keys_values: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-        query = self.query(x).unflatten(2, (self.heads, -1)).transpose(1, 2)  # [B, H, T, D/H]
+        query = self.query(x).unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # [B, H, T, D/H]
         keys, values = keys_values
         dropout = self.dropout if self.training else 0.0
         read = F.scaled_dot_product_attention(query, keys, values, mask, dropout, causal)  # [B, H, T, D/H]
@@ -58,13 +59,20 @@ class Layer(nn.Module):
     """Self-attention and feed-forward, each with its residual and norm; a decoder's attends to the source between."""
 
     def __init__(
-        self, width: int, inner: int, heads: int, dropout: float, inner_dropout: float, norm: Norm, sublayers: int = 2
+        self,
+        hidden_size: int,
+        ffn_size: int,
+        num_heads: int,
+        dropout: float,
+        ffn_dropout: float,
+        norm: Norm,
+        sublayers: int = 2,
     ) -> None:
         super().__init__()
-        self.norm, self.dropout, self.inner_dropout = norm, dropout, inner_dropout
-        self.own = Attention(width, heads, inner_dropout)
-        self.wide, self.narrow = nn.Linear(width, inner), nn.Linear(inner, width)
-        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(sublayers))
+        self.norm, self.dropout, self.ffn_dropout = norm, dropout, ffn_dropout
+        self.own = Attention(hidden_size, num_heads, ffn_dropout)
+        self.wide, self.narrow = Linear(hidden_size, ffn_size), Linear(ffn_size, hidden_size)
+        self.norms = nn.ModuleList(nn.LayerNorm(hidden_size) for _ in range(sublayers))
 
     def before(self, x: Tensor, sublayer: int) -> Tensor:
         return self.norms[sublayer](x) if self.norm == "pre" else x
@@ -74,7 +82,7 @@ class Layer(nn.Module):
         return self.norms[sublayer](x) if self.norm == "post" else x
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        inner = F.dropout(torch.relu(self.wide(self.before(x, -1))), self.inner_dropout, self.training)
+        inner = F.dropout(torch.relu(self.wide(self.before(x, -1))), self.ffn_dropout, self.training)
         return self.after(x, self.narrow(inner), -1)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -83,11 +91,13 @@ class Layer(nn.Module):
 
 
 class DecoderLayer(Layer):
-    """Reads a whole text x [B, T, D] at once, or the next code of each row with the cached past it may see."""
+    """Reads a whole text x [B, T, D] at once, or the next token of each row with the cached past it may see."""
 
-    def __init__(self, width: int, inner: int, heads: int, dropout: float, inner_dropout: float, norm: Norm) -> None:
-        super().__init__(width, inner, heads, dropout, inner_dropout, norm, sublayers=3)
-        self.source = Attention(width, heads, inner_dropout)
+    def __init__(
+        self, hidden_size: int, ffn_size: int, num_heads: int, dropout: float, ffn_dropout: float, norm: Norm
+    ) -> None:
+        super().__init__(hidden_size, ffn_size, num_heads, dropout, ffn_dropout, norm, sublayers=3)
+        self.source = Attention(hidden_size, num_heads, ffn_dropout)
 
     def forward(  # type: ignore[override]
         self, x: Tensor, source: Tensor, source_mask: Tensor, past: Slots | None = None, mine: Tensor | None = None
@@ -103,64 +113,64 @@ class DecoderLayer(Layer):
 
 
 class TransformerState(NamedTuple):
-    """The encoded sentences, and the keys and values of all codes any of their rows has read.
+    """The encoded sentences, and the keys and values of all tokens any of their rows has read.
 
     Beams share a past, and change places at every step. So rows never copy theirs: all rows of a sentence write into
     one cache, and `mine` marks the slots of each row's own past.
     """
 
     source: Tensor  # [layers, 2, B, H, S, D/H]
-    source_mask: Tensor  # [B, 1, 1, S] True at source codes
+    source_mask: Tensor  # [B, 1, 1, S] True at source tokens
     cache: Tensor  # [layers, 2, B, H, C, D/H], C >= used
     mine: Tensor  # [N, used]
     position: int
 
 
 class Transformer(nn.Module):
-    """Encoder and decoder with `layers` each. Base: 512, 2048, 8 heads, 6 layers; big: 1024, 4096, 16, 6."""
+    """Encoder and decoder with `num_layers` each. Base: 512, 2048, 8 heads, 6 layers; big: 1024, 4096, 16, 6."""
 
     def __init__(
         self,
-        source_codes: int,
-        target_codes: int,
+        source_vocab_size: int,
+        target_vocab_size: int,
         *,
-        width: int = 512,
-        inner: int = 2048,
-        heads: int = 8,
-        layers: int = 6,
+        hidden_size: int = 512,
+        ffn_size: int = 2048,
+        num_heads: int = 8,
+        num_layers: int = 6,
         dropout: float = 0.1,
-        inner_dropout: float = 0.0,
+        ffn_dropout: float = 0.0,
         norm: Norm = "post",
         share_embeddings: bool = False,
     ) -> None:
         super().__init__()
-        if width % (2 * heads):
-            raise InputError(f"width {width} must be a multiple of twice the number of heads ({heads})")
+        if hidden_size % (2 * num_heads):
+            raise InputError(f"hidden_size {hidden_size} must be a multiple of twice num_heads, {2 * num_heads}")
         if norm not in ("post", "pre"):
             raise InputError(f"norm must be 'post' or 'pre', not {norm!r}")
-        if share_embeddings and source_codes != target_codes:
+        if share_embeddings and source_vocab_size != target_vocab_size:
             raise InputError(
-                f"embeddings can be shared by one coding only, not by {source_codes} and {target_codes} codes"
+                f"share_embeddings needs one vocabulary, not {source_vocab_size} and {target_vocab_size} tokens"
             )
-        self.width, self.heads, self.layers, self.dropout = width, heads, layers, dropout
-        self.embedding = nn.Embedding(target_codes, width)
-        self.source_embedding = self.embedding if share_embeddings else nn.Embedding(source_codes, width)
+        self.hidden_size, self.num_heads, self.num_layers, self.dropout = hidden_size, num_heads, num_layers, dropout
+        self.embedding = nn.Embedding(target_vocab_size, hidden_size)
+        self.source_embedding = self.embedding if share_embeddings else nn.Embedding(source_vocab_size, hidden_size)
 
-        sizes = (width, inner, heads, dropout, inner_dropout, norm)
-        self.encoder = nn.ModuleList(Layer(*sizes) for _ in range(layers))
-        self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(layers))
+        sizes = (hidden_size, ffn_size, num_heads, dropout, ffn_dropout, norm)
+        self.encoder = nn.ModuleList(Layer(*sizes) for _ in range(num_layers))
+        self.decoder = nn.ModuleList(DecoderLayer(*sizes) for _ in range(num_layers))
         pre = norm == "pre"  # a sum of sub-layers needs a norm at its end
-        self.encoder_norm: nn.Module = nn.LayerNorm(width) if pre else nn.Identity()
-        self.decoder_norm: nn.Module = nn.LayerNorm(width) if pre else nn.Identity()
-        self._initialise()
+        self.encoder_norm: nn.Module = nn.LayerNorm(hidden_size) if pre else nn.Identity()
+        self.decoder_norm: nn.Module = nn.LayerNorm(hidden_size) if pre else nn.Identity()
+        self._initialize()
 
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         for module in self.modules():
             if isinstance(module, nn.Linear):
                 nn.init.xavier_uniform_(module.weight)
                 nn.init.zeros_(module.bias)
             elif isinstance(module, nn.Embedding):
-                nn.init.normal_(module.weight, std=self.width**-0.5)
+                nn.init.normal_(module.weight, std=self.hidden_size**-0.5)
 
     def forward(self, batch: Batch, state: None = None) -> tuple[Tensor, None]:
         memory, source_mask = self._encode(batch)  # [B, S, D]
@@ -172,20 +182,20 @@ class Transformer(nn.Module):
     def start(self, batch: Batch) -> TransformerState:
         memory, source_mask = self._encode(batch)
         source = torch.stack([layer.source.keys_values(memory) for layer in self._decoder()])
-        shape = (self.layers, 2, len(memory), self.heads, FIRST_SLOTS, self.width // self.heads)
+        shape = (self.num_layers, 2, len(memory), self.num_heads, FIRST_SLOTS, self.hidden_size // self.num_heads)
         mine = source_mask.new_zeros(len(memory), 0)
         return TransformerState(source, source_mask, memory.new_empty(shape), mine, 0)
 
-    def step(self, codes: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
+    def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
         source, source_mask, cache, mine, position = state
-        sentences, rows = source.shape[2], len(codes) // source.shape[2]  # rows of each sentence
+        sentences, rows = source.shape[2], len(tokens) // source.shape[2]  # rows of each sentence
         used = mine.shape[1]
         while used + rows > cache.shape[4]:
             cache = torch.cat([cache, torch.empty_like(cache)], 4)
-        self_slot = torch.eye(rows, dtype=torch.bool, device=codes.device).repeat(sentences, 1)
+        self_slot = torch.eye(rows, dtype=torch.bool, device=tokens.device).repeat(sentences, 1)
         mine = torch.cat([mine, self_slot], 1)  # [N, used + rows]
         mask = mine.view(sentences, 1, rows, -1)
-        x = self._embed(self.embedding, codes.view(sentences, rows), position)  # [B, rows, D]
+        x = self._embed(self.embedding, tokens.view(sentences, rows), position)  # [B, rows, D]
         for index, layer in enumerate(self._decoder()):
             x = layer(x, source[index], source_mask, Slots(cache[index], used), mask)
         return self.decoder_norm(x).flatten(0, 1), TransformerState(source, source_mask, cache, mine, position + 1)
@@ -208,11 +218,11 @@ class Transformer(nn.Module):
     def _decoder(self) -> list[DecoderLayer]:
         return list(self.decoder)  # type: ignore[arg-type]
 
-    def _embed(self, embedding: nn.Module, codes: Tensor, position: int | None = None) -> Tensor:
-        """Embedded codes [B, T] at positions 0..T-1, or all at one position."""
-        first, last = (0, codes.shape[1]) if position is None else (position, position + 1)
-        x = embedding(codes) * math.sqrt(self.width)
-        x = x + sinusoids(torch.arange(first, last, device=codes.device), self.width).to(x.dtype)
+    def _embed(self, embedding: nn.Module, tokens: Tensor, position: int | None = None) -> Tensor:
+        """Embedded tokens [B, T] at positions 0..T-1, or all at one position."""
+        first, last = (0, tokens.shape[1]) if position is None else (position, position + 1)
+        x = embedding(tokens) * math.sqrt(self.hidden_size)
+        x = x + sinusoids(torch.arange(first, last, device=tokens.device), self.hidden_size).to(x.dtype)
         return F.dropout(x, self.dropout, self.training)
 
 
@@ -225,8 +235,10 @@ def _select(memory: Tensor, sentences: Tensor) -> Tensor:
     return memory[:, :, : len(sentences)]
 
 
-def sinusoids(positions: Tensor, width: int) -> Tensor:
-    """Positions [T] as sines and cosines of wavelengths from 2 pi to 20,000 pi [T, width]."""
-    rates = torch.exp(torch.arange(width // 2, device=positions.device) * (-math.log(10_000.0) / (width // 2)))
-    angles = positions[:, None] * rates  # [T, width/2]
+def sinusoids(positions: Tensor, hidden_size: int) -> Tensor:
+    """Positions [T] as sines and cosines of wavelengths from 2 pi to 20,000 pi [T, D]."""
+    rates = torch.exp(
+        torch.arange(hidden_size // 2, device=positions.device) * (-math.log(10_000.0) / (hidden_size // 2))
+    )
+    angles = positions[:, None] * rates  # [T, D/2]
     return torch.cat([angles.sin(), angles.cos()], 1)

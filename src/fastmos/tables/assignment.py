@@ -1,4 +1,4 @@
-"""Words to the cells of a table at the least cost, where a cell costs what its row and its column cost together."""
+"""Assign words to the cells of a table at the least cost, where a cell costs the sum of its row and its column."""
 
 import functools
 import math
@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fastmos.errors import InputError
+from fastmos.errors import InputError, needs_extra
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -25,14 +25,12 @@ DENSE_LIMIT = 2**31  # costs in scipy's square matrix: 16 GB
 
 @dataclass(frozen=True, eq=False)
 class Assignment:
-    """Who sits where, what it costs, and what is proven about that."""
+    """The cell of each word, the total cost, and a proven lower bound."""
 
     cells: Ints  # [n] row * d2 + column, all different
     cost: float  # the sum of R[i, row] + Q[i, column], rounded once
     lower_bound: float  # no assignment costs less
-    prices: (
-        Floats | None
-    )  # [d1, d2] >= 0, from `exact` only: they prove the lower bound and can start the next solution
+    prices: Floats | None  # [d1, d2] >= 0, from `exact` only: they prove the lower bound
 
     @property
     def gap(self) -> float:
@@ -41,16 +39,15 @@ class Assignment:
         return above / max(abs(self.cost), abs(self.lower_bound)) if above else 0.0
 
 
-def assign(R: Costs, Q: Costs, method: Method = "exact", *, prices: Costs | None = None) -> Assignment:
+def assign(R: Costs, Q: Costs, method: Method = "exact") -> Assignment:
     """Assign n words to different cells of a d1 x d2 table, n <= d1 d2, where word i in (r, c) costs R[i, r] + Q[i, c].
 
     R is [n, d1] and Q is [n, d2], of any real type; the work is done in float64 and in n (d1 + d2) numbers.
     The same input gives the same cells.
 
-    `exact` finds the optimum and proves it: `gap` is 1e-6 at most, and near 1e-12 as a rule. `prices` of a similar
-    problem (those of the last round, say) save it part of the work.
-    `half` is the quick half-approximation: it saves at least half of what can be saved against every word's worst cell.
-    `dense` asks scipy, for small n and for tests: it does build the n x (d1 d2) matrix, and its word is the only proof.
+    `exact` finds the optimum and proves it: `gap` is 1e-6 at most, and usually near 1e-12.
+    `half` is the quick 1/2-approximation: it saves at least half of what can be saved against every word's worst cell.
+    `dense` is scipy's solver, for small n and for tests: it builds the n x (d1 d2) matrix and proves nothing.
     """
     if method not in METHODS:
         raise InputError(f"method='{method}' is unknown; choose one of {', '.join(METHODS)}")
@@ -60,16 +57,8 @@ def assign(R: Costs, Q: Costs, method: Method = "exact", *, prices: Costs | None
         raise InputError(f"R has {n} rows and Q has {len(Q)}; both need one row for each word")
     if n > math.prod(shape):
         raise InputError(f"{n} words do not fit into {shape[0]} x {shape[1]} cells; use a larger table")
-    if prices is not None:
-        if method != "exact":
-            raise InputError(f"prices start the exact method only; leave them out with method='{method}'")
-        prices = _checked(prices, "prices")
-        if prices.shape != shape:
-            raise InputError(f"prices are {_by(prices.shape)}; the table is {_by(shape)}")
-    try:
-        return METHODS[method](R, Q) if prices is None else _exact(R, Q, prices)
-    except ModuleNotFoundError as error:
-        raise InputError(f"the assignment needs {error.name}; pip install 'fastmos[text]'") from None
+    with needs_extra():
+        return METHODS[method](R, Q)
 
 
 def _checked(values: Costs, name: str) -> Floats:
@@ -98,7 +87,7 @@ def _by(shape: tuple[int, ...]) -> str:
 
 @dataclass(frozen=True)
 class _Reduced:
-    """The same problem with R, Q from 0 to 1 and a 0 in each row; scaling by a power of two loses nothing."""
+    """The same problem with R, Q from 0 to 1 and a 0 in each row; scaling by a power of two is exact."""
 
     R: Floats
     Q: Floats
@@ -115,29 +104,29 @@ class _Reduced:
         return cls(R, Q, [*least_R, *least_Q], unit)
 
     def lower_bound(self, paid: Floats, prices: Floats) -> float:
-        """What prices >= 0 prove by weak duality: what all words pay at least, less all prices.
+        """The bound that prices >= 0 prove by weak duality: the sum of what words pay at least, less all prices.
 
-        Every rounding is to the safe side: what a word pays is a sum of three numbers >= 0, each rounded at most once.
+        It is never rounded up: what a word pays is a sum of three numbers >= 0, each rounded at most once.
         """
         paid = paid * (self.unit * (1 - 2.0**-50))
         return _rounded_down(math.fsum([*self.least, *paid, *(-self.unit * prices.ravel())]))
 
 
-def _exact(R: Floats, Q: Floats, prices: Floats | None = None) -> Assignment:
+def _exact(R: Floats, Q: Floats) -> Assignment:
     from fastmos.tables.auction import solve
 
     problem = _Reduced.of(R, Q)
     with _announced():
-        cells, prices, paid = solve(problem.R, problem.Q, None if prices is None else prices / problem.unit)
+        cells, prices, paid = solve(problem.R, problem.Q)
     cost = cost_of(R, Q, cells)
     return Assignment(cells, cost, min(problem.lower_bound(paid, prices), cost), prices * problem.unit)
 
 
 def _half(R: Floats, Q: Floats) -> Assignment:
-    """Greedy over all pairs by falling weight, which is what Preis' locally dominant pairs (1999) come to.
+    """Greedy over all pairs by falling weight, which equals Preis' locally dominant pairs (1999).
 
-    The weight is what a cell saves a word against its own worst cell. Against one constant for all, the guarantee on
-    the weight is the same, but dear words would lose their good cells to cheap ones.
+    The weight is what a cell saves a word against its own worst cell. With one constant for all words the guarantee
+    is the same, but expensive words would lose their good cells to cheap ones.
     """
     from fastmos.tables.kernels import empty_cache, greedy
 
@@ -176,7 +165,7 @@ def _rounded_down(total: float) -> float:
 
 @contextmanager
 def _announced() -> Iterator[None]:
-    """Say that numba compiles, if it does: the first solution takes seconds, and nobody should wonder why."""
+    """Say that numba compiles, if it does: the first solution takes some seconds."""
     from numba.core import event
 
     class Announcement(event.Listener):  # type: ignore[misc]  # numba has no types

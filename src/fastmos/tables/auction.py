@@ -1,4 +1,4 @@
-"""The exact assignment: Sinkhorn's prices, then auctions with ever smaller epsilon; never the square matrix."""
+"""The exact assignment: Sinkhorn's prices, then auctions with a shrinking epsilon, without the n x (d1 d2) matrix."""
 
 import numpy as np
 
@@ -7,20 +7,19 @@ from fastmos.tables.kernels import auction, cheapest, empty_cache, shortest_path
 from fastmos.tables.sinkhorn import sinkhorn_prices
 
 SHRINK = 5.0  # of epsilon from one phase to the next
-BIDS = 64  # a cell, before a phase is thought to have begun with too small an epsilon
-TRIAL_BIDS = 4  # a cell, before given prices are thought to fit another problem; too high, they would cost much time
+BIDS = 64  # a cell: a phase that needs more began with too small an epsilon
 AIM = 1e-12  # the last phase may lose this share of the cost: as good as float64 sums get
 CERTIFIED = 1e-6  # the share of the cost that may stay unproven
 PATIENCE = 2  # phases that may run out of bids
 
 
-def solve(R: Floats, Q: Floats, prices: Floats | None) -> tuple[Ints, Floats, Floats]:
+def solve(R: Floats, Q: Floats) -> tuple[Ints, Floats, Floats]:
     """Optimal cells [n], prices [d1, d2] >= 0, and what each word pays at least at these prices [n].
 
-    R and Q are reduced: >= 0, and 0 somewhere in each row. Auctions are quick on all costs that a language model gives.
-    Where they are not (costs over many orders of magnitude), shortest paths end the work for certain.
+    R and Q are reduced: >= 0, and 0 somewhere in each row. Auctions are fast on the costs of a language model; where
+    they are not (costs over many orders of magnitude), shortest paths are certain to end.
     """
-    cells, prices = _auctions(R, Q, prices)
+    cells, prices = _auctions(R, Q)
     paid = cheapest(R, Q, prices)
     if cells is None or cost_of(R, Q, cells) * (1 - CERTIFIED) > paid.sum() - prices.sum():
         cells, prices = shortest_paths(R, Q)
@@ -28,10 +27,10 @@ def solve(R: Floats, Q: Floats, prices: Floats | None) -> tuple[Ints, Floats, Fl
     return cells, prices, paid
 
 
-def _auctions(R: Floats, Q: Floats, prices: Floats | None) -> tuple[Ints | None, Floats]:
+def _auctions(R: Floats, Q: Floats) -> tuple[Ints | None, Floats]:
     """The best cells that auctions found, if any, and the prices of the last that was completed."""
     n, cells = len(R), R.shape[1] * Q.shape[1]
-    spread = R.mean(1) + Q.mean(1)  # [n] what a careless choice costs a word
+    spread = R.mean(1) + Q.mean(1)  # [n] the mean cost of a cell
     mean = float(spread.mean())
     if mean == 0:  # every cell is every word's best
         return np.arange(n), np.zeros((R.shape[1], Q.shape[1]))
@@ -39,15 +38,10 @@ def _auctions(R: Floats, Q: Floats, prices: Floats | None) -> tuple[Ints | None,
     epsilon, budget, patience = 0.2 * cold, BIDS * cells, PATIENCE
     seat, best, lowest = np.empty(n, np.int64), None, np.inf
     cache = empty_cache(n, cells)
-    if prices is not None:
-        prices = prices - prices.min()
-    if prices is None or not auction(R, Q, prices, epsilon, TRIAL_BIDS * cells, cache, seat):
-        prices = sinkhorn_prices(R, Q, mean / 4, cold)
-        cache = empty_cache(n, cells)
-    proof = prices
+    prices = proof = sinkhorn_prices(R, Q, mean / 4, cold)
     while patience:
         if not auction(R, Q, prices, epsilon, budget, cache, seat):
-            epsilon *= SHRINK**2  # prices are far from where they must go: take longer steps
+            epsilon *= SHRINK**2  # prices are far from the solution: take longer steps
             patience -= 1
             continue
         cost = cost_of(R, Q, seat)
@@ -59,6 +53,6 @@ def _auctions(R: Floats, Q: Floats, prices: Floats | None) -> tuple[Ints | None,
         if epsilon * cells <= AIM * cost:
             break
         epsilon = max(epsilon / SHRINK, 0.5 * AIM * cost / cells)
-        if prices.min() > cost / cells:  # what all prices share takes digits from their differences
+        if prices.min() > cost / cells:  # a large common part costs the differences precision
             prices, cache = proof.copy(), empty_cache(n, cells)
     return best, proof

@@ -1,20 +1,26 @@
-"""What each table word would cost in each row and each column, and what held-out text costs, by a language model."""
+"""What a language model says of a table: the cost of each word in each row and column, and the NLL of held-out text."""
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, astuple, dataclass
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fastmos.codings import PAD, SPECIALS, UNK, TableCoding
-from fastmos.data import Batch
+from fastmos.data.batches import Batch
+from fastmos.data.tokenized import TokenizedText
+from fastmos.distributed import World
+from fastmos.metrics import Likelihood, LikelihoodReport
 from fastmos.models import Generator
-from fastmos.training.distributed import World
+from fastmos.tasks.dataset import Dataset
+from fastmos.tasks.decoding import score_lines
+from fastmos.tasks.evaluation import Interruptible, likelihood_of
+from fastmos.tokenizers import SPECIALS, TableTokenizer
 
 BUFFER = 2**22  # log-probabilities at hand at once
-CLOSE = 1e-4  # how near the objective and the loss must be: they are the same sum, by two ways in float32
+CLOSE = 1e-4  # relative: objective and loss are one sum, computed in two ways in float32
 
 
 @dataclass(frozen=True)
@@ -27,17 +33,17 @@ class TableCosts:
 
 
 @torch.no_grad()
-def table_costs(model: Generator, coding: TableCoding, batches: Iterable[Batch], world: World) -> TableCosts:
+def table_costs(model: Generator, tokenizer: TableTokenizer, batches: Iterable[Batch], world: World) -> TableCosts:
     """One pass over this process's batches, summed over all processes, without dropout.
 
     R[i, r] is the sum of -log P(r) over the places where word i begins, Q[i, c] that of -log P(c) where its present row
     has been read (Kong et al. 2019, equation 6, with its slip mended). Only table words pass the head.
     """
-    device, step = world.device, max(1, BUFFER // len(coding))
-    rows = _Sums(len(coding.table_words), coding.rows, len(SPECIALS) + len(coding.frequent), step, device)
-    columns = _Sums(len(coding.table_words), coding.columns, rows.last, step, device)
-    cells = torch.from_numpy(coding.cells).to(device)  # [n]
-    word_at = torch.full((coding.rows * coding.columns,), -1, device=device)
+    device, step = world.device, max(1, BUFFER // len(tokenizer))
+    rows = _Sums(len(tokenizer.table_words), tokenizer.rows, len(SPECIALS) + len(tokenizer.frequent), step, device)
+    columns = _Sums(len(tokenizer.table_words), tokenizer.columns, rows.last, step, device)
+    cells = torch.from_numpy(tokenizer.cells).to(device)  # [n]
+    word_at = torch.full((tokenizer.rows * tokenizer.columns,), -1, device=device)
     word_at[cells] = torch.arange(len(cells), device=device)
     model.eval()
     for batch in batches:
@@ -46,7 +52,7 @@ def table_costs(model: Generator, coding: TableCoding, batches: Iterable[Batch],
         target = batch.target.flatten()
         begins = ((target >= rows.first) & (target < rows.last)).nonzero()[:, 0]  # [M] a column follows each
         row, column = target[begins] - rows.first, target[begins + 1] - columns.first
-        words = word_at[row * coding.columns + column]  # [M]
+        words = word_at[row * tokenizer.columns + column]  # [M]
         hidden = hidden.flatten(0, 1)
         rows.add(model, hidden[begins], words, row)
         columns.add(model, hidden[begins + 1], words, column)
@@ -54,27 +60,27 @@ def table_costs(model: Generator, coding: TableCoding, batches: Iterable[Batch],
         for part in (rows.sums, columns.sums):
             dist.all_reduce(part)
     (loss,) = world.sum([rows.loss + columns.loss])
-    objective = _at(rows.sums, cells // coding.columns) + _at(columns.sums, cells % coding.columns)
+    objective = _at(rows.sums, cells // tokenizer.columns) + _at(columns.sums, cells % tokenizer.columns)
     if not math.isclose(objective, loss, rel_tol=CLOSE, abs_tol=CLOSE):
         raise AssertionError(f"the table's objective is {objective}, but the loss at its words is {loss}")
     return TableCosts(rows.sums, columns.sums, objective)
 
 
 class _Sums:
-    """Sums of -log P over a range of codes, for each word; and the loss, by the way that training takes."""
+    """Sums of -log P over a range of tokens, for each word; and the loss of these tokens, computed as in training."""
 
-    def __init__(self, words: int, codes: int, first: int, step: int, device: torch.device) -> None:
-        self.first, self.last, self.step = first, first + codes, step
-        self.sums = torch.zeros(words, codes, dtype=torch.float64, device=device)
+    def __init__(self, words: int, tokens: int, first: int, step: int, device: torch.device) -> None:
+        self.first, self.last, self.step = first, first + tokens, step
+        self.sums = torch.zeros(words, tokens, dtype=torch.float64, device=device)
         self.loss = 0.0
 
     def add(self, model: Generator, hidden: Tensor, words: Tensor, places: Tensor) -> None:
-        """Hidden states [M, D] of the places [M], counted from the first code, of words [M]."""
+        """Add hidden states [M, D] before the codes `places` [M], counted from the first, of words [M]."""
         for begin in range(0, len(words), self.step):
             here = slice(begin, begin + self.step)
             log_probs = model.head(hidden[here])[:, self.first : self.last]
             self.sums.index_add_(0, words[here], log_probs.double(), alpha=-1.0)
-            self.loss += float(model.head(hidden[here], places[here] + self.first).loss)
+            self.loss += float(model.head(hidden[here], places[here] + self.first, reduction="sum").loss)
 
 
 def _at(sums: Tensor, places: Tensor) -> float:
@@ -82,31 +88,22 @@ def _at(sums: Tensor, places: Tensor) -> float:
 
 
 @dataclass(frozen=True)
-class HeldOut:
-    """How well a language model on a table predicts text, in nats; eos counts as a word, as everywhere."""
+class HeldOut(LikelihoodReport):
+    """How well a language model predicts held-out text in the tokens of a table."""
 
-    nats_per_word: float
-    nats_per_table_word: float | None  # None: the text has no table words
-    nats_per_known_word: float  # the words outside the vocabulary left out
+    nll_per_table_word: float | None  # None: the text has no table words
 
 
-@torch.no_grad()
-def held_out(model: Generator, coding: TableCoding, batches: Iterable[Batch], world: World) -> HeldOut:
-    """Judge this process's batches together with those of all others, without dropout."""
-    first_row = len(SPECIALS) + len(coding.frequent)
-    ends_word = torch.from_numpy(coding.ends_word).to(world.device)
-    sums = torch.zeros(3, 2, dtype=torch.float64, device=world.device)  # nats and words of: all, table, unknown
-    model.eval()
-    for batch in batches:
-        batch = batch.to(world.device)
-        hidden, _ = model.body(batch)  # [B, T, D]
-        nll = model.head(hidden, batch.target, ignore_index=PAD, reduction="none").nll.double()  # [B, T]
-        kinds = batch.target != PAD, batch.target >= first_row, batch.target == UNK
-        for kind, part in zip(kinds, sums, strict=True):
-            part += torch.stack([nll.where(kind, 0).sum(), (kind & ends_word[batch.target]).sum()])
-    nats, words, table_nats, table_words, unknown_nats, unknown = world.sum(sums.flatten().tolist())
-    return HeldOut(
-        nats_per_word=nats / words,
-        nats_per_table_word=table_nats / table_words if table_words else None,
-        nats_per_known_word=(nats - unknown_nats) / (words - unknown),
-    )
+def held_out(
+    model: Generator, tokenizer: TableTokenizer, text: TokenizedText, world: World, interruptible: Interruptible
+) -> HeldOut:
+    """Evaluate the language model on a text, each process on its share of the lines."""
+    mine = Dataset(text).select(range(world.rank, len(text), world.size))
+    nll = np.concatenate([np.empty(0), *interruptible(lambda: score_lines(model, mine, world.device))])
+    tokens = np.insert(mine.target.tokens.astype(np.int64), mine.target.offsets[1:], tokenizer.eos)
+    first_row = len(SPECIALS) + len(tokenizer.frequent)
+    table = nll[tokens >= first_row].sum(), (tokens >= first_row + tokenizer.rows).sum()  # NLL and number of words
+    likelihood = likelihood_of(nll, mine.target, tokenizer)
+    table_nll, table_words, sum_nll, known_nll, *counts = world.sum([*map(float, table), *astuple(likelihood)])
+    report = Likelihood(sum_nll, known_nll, *map(int, counts)).report()
+    return HeldOut(**asdict(report), nll_per_table_word=table_nll / table_words if table_words else None)

@@ -1,1 +1,1 @@
-"""Training: config, loop, optimisers, checkpoints, and the run folder they leave."""
+"""Training: the loop, optimizers, the state of a run and its log."""

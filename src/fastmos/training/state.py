@@ -1,4 +1,4 @@
-"""All that is needed to go on with a run, as one file that is replaced whole.
+"""All that is needed to resume a run, as one file that is replaced whole.
 
 There is no random state in it: the noise of a step is drawn from (seed, step, rank) alone.
 """
@@ -8,16 +8,13 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from fastmos.data import EncodedText
-from fastmos.data.captions import Pictures
+from fastmos.checkpoints import load_weights, read_tensors, weights, write_tensors
 from fastmos.errors import InputError
-from fastmos.training.checkpoints import load_weights, read_tensors, weights, write_tensors
-from fastmos.training.optimisers import optimiser_tensors, restore_optimiser
+from fastmos.training.optimizers import optimizer_tensors, restore_optimizer
 
 Carried = tuple[Tensor, ...] | None  # hidden state that a language model takes from batch to batch
 
@@ -42,36 +39,24 @@ def noise_from(seed: int, step: int, rank: int) -> None:
     torch.manual_seed(int.from_bytes(hashlib.sha256(text).digest()[:6], "little"))
 
 
-def fingerprint(texts: Sequence[EncodedText], pictures: Pictures | None = None) -> str:
-    """SHA-256 of encoded texts and pictures, to see whether a run goes on with the data it began with."""
-    digest = hashlib.sha256()
-    if pictures is not None:
-        for array in (pictures.rows, pictures.features.values):
-            digest.update(np.ascontiguousarray(array).data)
-    for text in texts:
-        for array in (text.offsets, text.codes):
-            digest.update(array.data)
-    return digest.hexdigest()
-
-
 def save_state(
     path: Path,
     state: State,
     model: nn.Module,
-    optimiser: Optimizer,
+    optimizer: Optimizer,
     scaler: torch.amp.GradScaler,
     carried: Sequence[Carried],
 ) -> None:
     """Write everything; `carried` has one entry a process."""
     tensors = {f"model/{name}": tensor for name, tensor in weights(model).items()}
-    tensors |= {f"optimiser/{name}": tensor for name, tensor in optimiser_tensors(optimiser).items()}
+    tensors |= {f"optimizer/{name}": tensor for name, tensor in optimizer_tensors(optimizer).items()}
     for rank, parts in enumerate(carried):
         tensors |= {f"carried/{rank}/{index}": tensor for index, tensor in enumerate(parts or ())}
     write_tensors(path, tensors, {"state": asdict(state), "scaler": scaler.state_dict()})
 
 
 def load_state(
-    path: Path, fresh: State, rank: int, model: nn.Module, optimiser: Optimizer, scaler: torch.amp.GradScaler
+    path: Path, fresh: State, rank: int, model: nn.Module, optimizer: Optimizer, scaler: torch.amp.GradScaler
 ) -> tuple[State, Carried]:
     """Put everything back; `fresh` says what this run's data and number of processes are."""
     tensors, notes = read_tensors(path)
@@ -79,14 +64,14 @@ def load_state(
     state.history = [(step, value) for step, value in state.history]
     if state.data != fresh.data:
         raise InputError(
-            f"{path.parent}: the training or validation data has changed since this run began; give another --folder"
+            f"{path.parent}: the training or validation data has changed since this run began; use another folder"
         )
     if state.processes != fresh.processes:
         raise InputError(
             f"{path.parent}: was trained by {state.processes} processes, not {fresh.processes}; start as many"
         )
     load_weights(model, _part(tensors, "model/"), path)
-    restore_optimiser(optimiser, _part(tensors, "optimiser/"))
+    restore_optimizer(optimizer, _part(tensors, "optimizer/"))
     if notes["scaler"]:
         scaler.load_state_dict(notes["scaler"])
     parts = _part(tensors, f"carried/{rank}/")

@@ -1,0 +1,1 @@
+"""Small tasks that show the library at work in a few minutes."""

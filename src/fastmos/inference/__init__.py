@@ -1,0 +1,1 @@
+"""A trained run: load it, translate, caption, score, sample, evaluate."""

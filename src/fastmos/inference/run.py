@@ -1,0 +1,204 @@
+"""A trained run: `fastmos.load("runs/x")` translates, captions, samples, scores and evaluates."""
+
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, overload
+
+import torch
+
+from fastmos.checkpoints import average_weights, load_weights, read_tensors, write_tensors
+from fastmos.config import Config, Search
+from fastmos.distributed import World
+from fastmos.errors import InputError
+from fastmos.models import Generator
+from fastmos.progress import progress
+from fastmos.run_folder import RunFolder
+from fastmos.search import Hypothesis
+from fastmos.tasks import Task, build_task
+from fastmos.tasks.base import Split
+from fastmos.tasks.evaluation import Evaluation, Evaluator
+from fastmos.tokenizers import Tokenizer
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+    from fastmos.vision.backbones import Backbone
+
+Overlong = Literal["cut", "refuse"]
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output: a translation of a line, or a caption of an image."""
+
+    text: str
+    log_prob: float  # of its tokens and eos
+    score: float  # with the length penalty: what the search ranks by
+
+
+def load(folder: Path | str, device: str | None = None) -> "Run":
+    """The model of a run folder, ready for use, on `device` (by default the first GPU, or the CPU)."""
+    where = RunFolder(Path(folder))
+    config, base = where.read()
+    task = build_task(config, base, where)
+    model = task.build_model()
+    load_weights(model, read_tensors(where.model)[0], where.model)
+    place = _device(device)
+    return Run(task, model.to(place).eval(), place)
+
+
+def _device(name: str | None) -> torch.device:
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise InputError(f"device '{name}' cannot be used here ({str(error).splitlines()[0]}); try cpu") from None
+    return device
+
+
+@dataclass(frozen=True)
+class Run:
+    """A trained model with its task. What the task cannot do is refused in a sentence."""
+
+    task: Task
+    model: Generator
+    device: torch.device
+
+    @property
+    def config(self) -> Config:
+        return self.task.config
+
+    @property
+    def target(self) -> Tokenizer:
+        """The tokenizer of the outputs."""
+        return self.task.target
+
+    @overload
+    def translate(
+        self, lines: Sequence[str], *, beam_size: int | None = None, overlong: Overlong = "cut"
+    ) -> list[str]: ...
+
+    @overload
+    def translate(
+        self, lines: Sequence[str], *, nbest: int, beam_size: int | None = None, overlong: Overlong = "cut"
+    ) -> list[list[Output]]: ...
+
+    def translate(
+        self,
+        lines: Sequence[str],
+        *,
+        nbest: int | None = None,
+        beam_size: int | None = None,
+        overlong: Overlong = "cut",
+    ) -> list[str] | list[list[Output]]:
+        """The best translation of each line; with `nbest`, lists of that many, best first.
+
+        Empty lines stay empty. Lines longer than training allowed are cut, with a warning that counts them, or refused.
+        """
+        count = 1 if nbest is None else nbest
+        found = self.task.translate(self.model, lines, self._search(beam_size, count), count, overlong)
+        return self._texts(found, nbest)
+
+    @overload
+    def caption(self, images: "Sequence[Image]", *, beam_size: int | None = None) -> list[str]: ...
+
+    @overload
+    def caption(self, images: "Sequence[Image]", *, nbest: int, beam_size: int | None = None) -> list[list[Output]]: ...
+
+    def caption(
+        self, images: "Sequence[Image]", *, nbest: int | None = None, beam_size: int | None = None
+    ) -> list[str] | list[list[Output]]:
+        """The best caption of each PIL image; with `nbest`, lists of that many, best first."""
+        count = 1 if nbest is None else nbest
+        return self._texts(self.task.caption(self.model, images, self._search(beam_size, count), count), nbest)
+
+    @property
+    def backbone(self) -> "Backbone":
+        """The network whose features a captioner reads."""
+        return self.task.backbone
+
+    def caption_features(
+        self, features: torch.Tensor, *, nbest: int = 1, beam_size: int | None = None
+    ) -> list[list[Output]]:
+        """The best captions of images whose features [I, F] the run's backbone made."""
+        found = self.task.caption_features(self.model, features, self._search(beam_size, nbest), nbest)
+        return self._outputs(found)
+
+    def sample(self, lines: int, *, temperature: float = 1.0, top_p: float | None = None, seed: int = 0) -> list[str]:
+        """Lines sampled from a language model."""
+        found = self.task.sample(self.model, lines, temperature, top_p, seed)
+        return self.target.decode_lines([hypothesis.tokens for hypothesis in found])
+
+    def score(self, sources: Sequence[str] | None, targets: Sequence[str]) -> list[float]:
+        """The log-probability of each target line, eos included, given its source; a language model has no sources."""
+        return self.task.score(self.model, sources, targets)
+
+    def evaluate(
+        self,
+        split: Split = "test",
+        *,
+        sources: Sequence[str] | None = None,
+        references: Sequence[str] | None = None,
+        beam_size: int | None = None,
+        language: str | None = None,
+    ) -> Evaluation:
+        """Likelihood, and the metrics of the outputs, on the lines given or else on a split of the config.
+
+        With the `language` of text that Moses has tokenized, also the two kinds of BLEU that are usual for WMT.
+        """
+        data = self.task.evaluation_data(split, sources, references)
+        world = World(0, 1, self.device)
+
+        def show(groups: list[list[int]], count: int) -> object:
+            return progress(groups, "decoding, batches", count) if count > 1 else groups
+
+        evaluator = Evaluator(self.model, self.target, self._search(beam_size, 1), world, show=show)  # type: ignore[arg-type]
+        return self.task.evaluate(data, evaluator, language)
+
+    def _search(self, beam_size: int | None, nbest: int) -> Search:
+        """The config's search, but with this beam, or one that is large enough."""
+        size = max(self.config.search.beam_size, nbest) if beam_size is None else beam_size
+        if not 1 <= nbest <= size:
+            raise InputError(f"nbest is {nbest} and beam_size {size}; 1 <= nbest <= beam_size is needed")
+        return self.config.search.model_copy(update={"beam_size": size})
+
+    def _texts(self, found: list[list[Hypothesis]], nbest: int | None) -> list[str] | list[list[Output]]:
+        outputs = self._outputs(found)
+        return [best[0].text for best in outputs] if nbest is None else outputs
+
+    def _outputs(self, found: list[list[Hypothesis]]) -> list[list[Output]]:
+        texts = iter(self.target.decode_lines([hypothesis.tokens for best in found for hypothesis in best]))
+        return [[Output(next(texts), one.log_prob, one.score) for one in best] for best in found]
+
+
+def average(folder: Path, output: Path, *, last: int = 0, best: int = 0) -> list[int]:
+    """Make a run folder with the mean of another's last, or best, checkpoints; gives the steps that were averaged."""
+    where = RunFolder(folder)
+    config, base = where.read()
+    steps = where.checkpoints.steps()
+    if best:
+        values = {step: read_tensors(where.checkpoints.path(step))[1]["value"] for step in steps}
+        steps.sort(key=lambda step: (values[step], -step))  # of equals the first, as everywhere
+    count, kept = best or last, config.training.keep_best if best else config.training.keep_last
+    if not 1 <= count <= min(kept, len(steps)):
+        have = f"keeps the {'best' if best else 'last'} {kept} checkpoints and has {len(steps)} in all"
+        raise InputError(f"{folder}: {have}, so {count} cannot be averaged; see training.keep_last and keep_best")
+    chosen = steps[len(steps) - count :]
+    mean = average_weights([where.checkpoints.path(step) for step in chosen])
+    if output.exists():
+        raise InputError(f"{output}: exists; give another --output")
+    aside = output.with_name(f".{output.name}.{os.getpid()}.tmp")  # so that the folder appears whole or not at all
+    new = RunFolder(aside)
+    try:
+        write_tensors(new.model, mean, {"averaged": sorted(chosen)})
+        for part, copy in zip(where.inputs, new.inputs, strict=True):
+            if part.exists():
+                shutil.copyfile(part, copy)
+        new.write(config, base)
+        aside.rename(output)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return sorted(chosen)

@@ -1,0 +1,1 @@
+"""Everything that becomes a page: the report, a table, a contact sheet."""

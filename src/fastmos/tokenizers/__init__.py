@@ -1,0 +1,61 @@
+"""Text to tokens and back: words, BPE, tables.
+
+To add a tokenizer, write a subclass of `Tokenizer` in a file of its own and add it to `TOKENIZERS`.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from fastmos.errors import InputError
+from fastmos.files import read_json
+from fastmos.tokenizers.base import BOS, EOS, FORMAT, PAD, SPECIALS, UNK, UNK_TEXT, VERSION, Tokenizer
+from fastmos.tokenizers.bpe import BPETokenizer
+from fastmos.tokenizers.merges import read_merges
+from fastmos.tokenizers.pretokenizer import Pretokenizer
+from fastmos.tokenizers.table import TableTokenizer
+from fastmos.tokenizers.words import WordTokenizer
+
+TOKENIZERS: dict[str, type[Tokenizer]] = {"words": WordTokenizer, "bpe": BPETokenizer, "table": TableTokenizer}
+
+__all__ = [
+    "BOS",
+    "EOS",
+    "PAD",
+    "SPECIALS",
+    "TOKENIZERS",
+    "UNK",
+    "UNK_TEXT",
+    "BPETokenizer",
+    "Pretokenizer",
+    "TableTokenizer",
+    "Tokenizer",
+    "WordTokenizer",
+    "load_tokenizer",
+    "read_merges",
+    "tokenizer_from_json",
+]
+
+
+def load_tokenizer(path: Path | str) -> Tokenizer:
+    """The tokenizer that `save` wrote to a file, whatever its type."""
+    try:
+        return tokenizer_from_json(read_json(path))
+    except RecursionError:
+        raise InputError(f"{path}: not a tokenizer file (nested too deeply); is it the right file?") from None
+    except InputError as error:
+        sentence = str(error)
+        raise InputError(sentence if sentence.startswith(str(path)) else f"{path}: {sentence}") from None
+
+
+def tokenizer_from_json(value: Any) -> Tokenizer:
+    """The tokenizer whose `to_json` gave this value."""
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        raise InputError("not a tokenizer file of fastmos; make one with fastmos tokenizer learn")
+    if value.get("version") != VERSION:
+        raise InputError(
+            f"a tokenizer of version {value.get('version')}, but this fastmos reads version {VERSION}; update it"
+        )
+    name = value.get("type")
+    if not isinstance(name, str) or name not in TOKENIZERS:
+        raise InputError(f"a tokenizer of unknown type {name!r}; this fastmos knows {', '.join(TOKENIZERS)}")
+    return TOKENIZERS[name].from_json(value)

@@ -1,0 +1,1 @@
+"""Images and captions: backbones, features of images, caption files, batches of captions."""
