@@ -18,9 +18,7 @@ from fastmos.demos.translation import NAMES, Size, configs, demo, table
 from fastmos.errors import InputError
 from fastmos.reproduce.cost import WAYS
 
-SMALL = Size(
-    pairs=80, held_out=4, epochs=1, hidden_size=8, mixtures=3, source_words=100, target_words=100, pieces=90, seed=1
-)
+SMALL = Size(pairs=80, held_out=4, epochs=1, hidden_size=8, mixtures=3, vocab_size=90, seed=1)
 
 
 def fake_memory(prepare: Callable[..., Callable[[], object]], *arguments: Any) -> float:
@@ -36,8 +34,8 @@ def test_it_leaves_two_runs_that_translate_and_does_nothing_twice(
     folder = tmp_path / "demo"
     demo(folder, SMALL)
     said = capsys.readouterr()
-    assert f"fastmos train {folder / 'baseline.yaml'} --folder {folder / 'baseline'}" in said.err
-    assert f"fastmos translate {folder / 'bpe-mos'}" in said.out
+    assert f"fastmos train {folder / 'softmax.yaml'} --folder {folder / 'softmax'}" in said.err
+    assert f"fastmos translate {folder / 'mixture'}" in said.out
     record = json.loads((folder / "results.json").read_text())
     assert table(record) in said.out
     assert str(folder / "report.html") in said.out
@@ -62,40 +60,37 @@ def test_it_leaves_two_runs_that_translate_and_does_nothing_twice(
     assert again.err == ""  # nothing was trained, nor measured
     assert table(record) in again.out
 
-    monkeypatch.setattr(sys, "argv", ["fastmos", "translate", str(folder / "bpe-mos"), str(folder / "data/test.de")])
+    monkeypatch.setattr(sys, "argv", ["fastmos", "translate", str(folder / "mixture"), str(folder / "data/test.de")])
     cli.main()
     translations = capsys.readouterr().out.split("\n")[:-1]
-    assert translations[: len(record["examples"])] == [example["bpe-mos"] for example in record["examples"]]
+    assert translations[: len(record["examples"])] == [example["mixture"] for example in record["examples"]]
 
     (folder / "results.json").unlink()  # as if interrupted after training
     demo(folder, SMALL)
-    assert f" bpe-mos: {folder / 'bpe-mos'}: finished at step 2" in capsys.readouterr().err
+    assert f" mixture: {folder / 'mixture'}: finished at step 2" in capsys.readouterr().err
     assert {path: path.read_bytes() for path in logs} == logs
 
 
-def test_the_two_differ_in_tokenizers_and_head_only() -> None:
+def test_the_two_differ_in_the_head_only() -> None:
     baseline, mixture = configs(Size()).values()
     check(baseline)
     check(mixture)
     ours, theirs = options(mixture), options(baseline)
-    differing = {key.split(".")[0] for key in {*ours, *theirs} if ours.get(key) != theirs.get(key)}
-    assert differing == {"tokenizers", "head"}
-    assert (baseline.head.type, baseline.tokenizers.target.type) == ("softmax", "words")
-    assert (mixture.head.type, mixture.tokenizers.target.type) == ("mos", "bpe")
-    assert mixture.head.num_mixtures >= 3
+    assert {key.split(".")[0] for key in {*ours, *theirs} if ours.get(key) != theirs.get(key)} == {"head"}
+    assert (baseline.head.type, mixture.head.type, mixture.head.num_mixtures) == ("softmax", "shortlist", 9)
 
 
 def test_a_training_that_fails_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def start(folder: Path, name: str) -> subprocess.Popen[str]:
-        program = f"import sys; print('so it is', file=sys.stderr); sys.exit(3 * ({name!r} == 'bpe-mos'))"
+        program = f"import sys; print('so it is', file=sys.stderr); sys.exit(3 * ({name!r} == 'mixture'))"
         return subprocess.Popen([sys.executable, "-c", program], stderr=subprocess.PIPE, text=True)
 
     monkeypatch.setattr(translation_demo, "_start", start)
-    with pytest.raises(InputError, match="training bpe-mos ended with exit code 3"):
+    with pytest.raises(InputError, match="training mixture ended with exit code 3"):
         demo(tmp_path, SMALL)
-    assert " bpe-mos: so it is\n" in capfd.readouterr().err
+    assert " mixture: so it is\n" in capfd.readouterr().err
     assert not (tmp_path / "results.json").exists()
 
 
@@ -126,7 +121,7 @@ def test_an_interrupt_lets_both_save(
     children = []
 
     def start(folder: Path, name: str) -> subprocess.Popen[str]:
-        kind = Interrupted if name == "baseline" else subprocess.Popen[str]
+        kind = Interrupted if name == "softmax" else subprocess.Popen[str]
         child = kind([sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert child.stdout is not None and child.stdout.readline() == "ready\n"
         children.append(child)
@@ -137,4 +132,4 @@ def test_an_interrupt_lets_both_save(
         demo(tmp_path, SMALL)
     assert [child.returncode for child in children] == [143, 143]
     said = capfd.readouterr().err
-    assert "baseline: saved\n" in said and " bpe-mos: saved\n" in said
+    assert " softmax: saved\n" in said and " mixture: saved\n" in said

@@ -64,7 +64,9 @@ COMMANDS = {
     "data sample": Command("write the embedded German-English sample", data.sample_arguments, data.sample),
     "data list": Command("list the corpora of the paper", data.list_arguments, data.list_corpora),
     "data get": Command("download and prepare a corpus of the paper", data.get_arguments, data.get),
-    "demo": Command("train a baseline and BPE-MoS on the sample, compare, translate", demo.add_arguments, demo.run),
+    "demo": Command(
+        "train one softmax and a mixture of nine on the sample, compare, translate", demo.add_arguments, demo.run
+    ),
     "demo head": Command("fit a high-rank task with one softmax and with mixtures", demo.head_arguments, demo.head),
     "demo caption": Command("learn to caption generated drawings", demo.caption_arguments, demo.caption),
     "bench head": Command("time and memory of the loss beside other formulas", bench.head_arguments, bench.head),

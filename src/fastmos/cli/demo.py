@@ -10,7 +10,7 @@ def add_arguments(parser: Arguments) -> None:
 
 
 def run(args: Namespace) -> None:
-    """Train a plain baseline and BPE-MoS on the embedded sample, compare them, translate; minutes on two cores."""
+    """Train one softmax and a mixture of nine on the embedded sample, compare them, translate; minutes on two cores."""
     from fastmos.demos.translation import demo
 
     demo(args.folder)

@@ -1,4 +1,4 @@
-"""The toolkit at work: the plain baseline and BPE-MoS learn to translate the embedded sample, side by side.
+"""The toolkit at work: one softmax and a mixture of nine learn to translate the embedded sample, side by side.
 
 Each is trained by `fastmos train` in its own process with one thread, so an interrupted demo resumes. All that is shown
 is kept in results.json, and a finished demo shows it again without any work. The page report.html is made from the
@@ -26,7 +26,7 @@ from fastmos.reproduce.scales import SCALES
 from fastmos.reproduce.summary import perplexity
 from fastmos.samples.grammar import write_sample
 
-NAMES = {"baseline": "baseline: words, one softmax", "bpe-mos": "BPE-MoS: BPE, {mixtures} softmaxes"}
+NAMES = {"softmax": "one softmax", "mixture": "shortlist mixture, {mixtures}"}
 SPLITS = ("train", "valid", "test")
 SCALE = SCALES["sample"]
 
@@ -39,18 +39,16 @@ class Size:
     held_out: int = 500  # pairs for validation, and as many for the test
     epochs: int = 5
     hidden_size: int = 128
-    mixtures: int = 3
-    source_words: int = 4000  # German words that occur at least twice
-    target_words: int = 2200  # English ones
-    pieces: int = 1500  # of BPE, for either language
+    mixtures: int = 9
+    vocab_size: int = 1500  # of BPE, for either language
     seed: int = 1
 
 
 def configs(size: Size) -> dict[str, Config]:
-    """The two experiments, which differ in tokenizers and head only; data paths are relative to the demo's folder."""
-    words = {"source": {"vocab_size": size.source_words}, "target": {"vocab_size": size.target_words}}
+    """The two experiments, which differ in the head only; data paths are relative to the demo's folder."""
     shared = {
         "data": {split: {"source": f"data/{split}.de", "target": f"data/{split}.en"} for split in SPLITS},
+        "tokenizers": {side: {"type": "bpe", "vocab_size": size.vocab_size} for side in ("source", "target")},
         "model": {"type": "attention-lstm", "hidden_size": size.hidden_size, "dropout": 0.1, "init_range": 0.2},
         "training": {
             "optimizer": "adam",
@@ -63,17 +61,11 @@ def configs(size: Size) -> dict[str, Config]:
         },
         "search": {"beam_size": 5, "max_length": 60},
     }
-    differing = {
-        "baseline": {
-            "tokenizers": {side: {"type": "words", **choice} for side, choice in words.items()},
-            "head": {"type": "softmax"},
-        },
-        "bpe-mos": {
-            "tokenizers": {side: {"type": "bpe", "vocab_size": size.pieces} for side in words},
-            "head": {"type": "mos", "mixtures": size.mixtures},
-        },
+    heads = {
+        "softmax": {"type": "softmax"},
+        "mixture": {"type": "shortlist", "mixtures": size.mixtures, "near_softmax": True},
     }
-    return {name: parse_config(shared | own, name) for name, own in differing.items()}
+    return {name: parse_config({**shared, "head": head}, name) for name, head in heads.items()}
 
 
 def demo(folder: Path, size: Size = Size()) -> None:  # noqa: B008 (frozen)
@@ -95,7 +87,7 @@ def _trained(folder: Path, name: str) -> bool:
 
 def _work(folder: Path, size: Size) -> dict[str, Any]:
     print(f"""
-A plain translation model (words, one softmax) and BPE-MoS (pieces of words, {size.mixtures} softmaxes) learn German to
+Two translation models that differ in the output layer only, one softmax and a mixture of {size.mixtures}, learn German to
 English from {size.pairs:,} generated sentence pairs, side by side: a few minutes on two free cores. You may interrupt
 it; the same command resumes.
 """)
@@ -182,7 +174,7 @@ def _write_results(
     for name, run in records.items():
         beside = {side: texts[side][: len(run["outputs"]["test"])] for side in ("source", "reference")}
         write_json(folder / f"{name}.json", {**run, "outputs": {**run["outputs"], **beside}})
-    training = records["baseline"]["config"]["training"]
+    training = records["softmax"]["config"]["training"]
     rows = [{"name": run["name"], **costs[name]} for name, run in records.items()]
     cost = {**header("cost", SCALE.name, training["seed"]), "batch": {"sentences": training["batch_size"]}}
     write_json(folder / "cost.json", {**cost, "rows": rows})
@@ -201,9 +193,8 @@ def _show(folder: Path, record: Mapping[str, Any]) -> None:
     size, about = record["size"], record["about"]
     made = f"{about['date'][:10]}, {about['machine']}, seed {about['seed']}, commit {about['commit'] or 'unknown'}"
     print(f"""
-BLEU of {size["held_out"]:,} test pairs ({record["runs"]["bpe-mos"]["bleu_signature"]}).
-NLL per word and perplexity: lower is better. A word model gives all unknown words one probability, so compare the
-figures of known words.
+BLEU of {size["held_out"]:,} test pairs ({record["runs"]["mixture"]["bleu_signature"]}).
+NLL per word and perplexity: lower is better.
 ms and MB of a training step: loss and gradients of 64 sentences, one thread, by the plain formula and by the fused
 loss; memory is what a step takes beside parameters and their gradients.
 {made}.
@@ -212,23 +203,17 @@ Figures and more translations: {folder / "report.html"}
 
 Now type German sentences of that world:
 
-    fastmos translate {folder / "bpe-mos"}""")
+    fastmos translate {folder / "mixture"}""")
 
 
 def table(record: Mapping[str, Any]) -> str:
     """The figures of both, a row each."""
-    groups = f"{'':30}{'':>7}{'all words':>19}{'known words':>19}{'unknown':>9}{'ms/step':>15}{'MB/step':>15}"
-    heads = (
-        f"{'':30}{'BLEU':>7}" + f"{'NLL':>8}{'perplexity':>11}" * 2 + f"{'words':>9}" + f"{'plain':>9}{'fused':>6}" * 2
-    )
-    lines = [groups, heads]
+    groups = f"{'':30}{'':>7}{'':>19}{'ms/step':>15}{'MB/step':>15}"
+    lines = [groups, f"{'':30}{'BLEU':>7}{'NLL':>8}{'perplexity':>11}" + f"{'plain':>9}{'fused':>6}" * 2]
     for name, label in NAMES.items():
         found = record["runs"][name]
-        likelihoods = (found["nll_per_word"], found["nll_per_known_word"])
+        nll = found["nll_per_word"]
         costs = (f"{found['plain'][what]:9.0f}{found['fused'][what]:6.0f}" for what in ("ms", "megabytes"))
-        lines.append(
-            f"{label.format(**record['size']):30}{found['bleu']:7.1f}"
-            + "".join(f"{nll:8.3f}{perplexity(nll):11.2f}" for nll in likelihoods)
-            + f"{found['oov_rate']:9.1%}{''.join(costs)}"
-        )
+        label = label.format(**record["size"])
+        lines.append(f"{label:30}{found['bleu']:7.1f}{nll:8.3f}{perplexity(nll):11.2f}{''.join(costs)}")
     return "\n".join(lines)
