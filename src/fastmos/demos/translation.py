@@ -87,7 +87,7 @@ def _trained(folder: Path, name: str) -> bool:
 
 def _work(folder: Path, size: Size) -> dict[str, Any]:
     print(f"""
-Two translation models that differ in the output layer only, one softmax and a mixture of {size.mixtures}, learn German to
+Two translation models that differ in the output layer, one softmax and a mixture of {size.mixtures}, learn German to
 English from {size.pairs:,} generated sentence pairs, side by side: a few minutes on two free cores. You may interrupt
 it; the same command resumes.
 """)
