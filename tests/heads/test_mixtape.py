@@ -89,3 +89,12 @@ def test_usage_is_that_of_the_shared_gates() -> None:
         assert head.usage(hidden).effective == pytest.approx(4)
         head.shared_gates.weight[:2] = 100.0
         assert head.usage(hidden.abs()).share == pytest.approx([1, 0, 0, 0])
+
+
+def test_a_start_near_the_softmax() -> None:
+    """Without noise all four contexts are tanh(g), whatever the gates."""
+    head, hidden = Mixtape(16, 40), torch.randn(20, 16)
+    for parameter in head.latent.parameters():
+        torch.nn.init.zeros_(parameter)
+    softmax = torch.log_softmax(torch.tanh(hidden) @ head.weight.t(), -1)
+    torch.testing.assert_close(head.near_softmax_()(hidden), softmax)

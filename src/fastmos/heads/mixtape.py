@@ -9,7 +9,7 @@ all others. These share their gates, so their logits are m . w_v + b_v with one 
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -172,6 +172,11 @@ class Mixtape(Head):
         contexts, shared = self.dropout(self.latent(hidden)), self.shared_gates(hidden)
         mean = (tree_weights(shared)[..., None] * contexts).sum(-2)
         return contexts, mean, self.gates(hidden), shared
+
+    def near_softmax_(self) -> Self:
+        """Start near a plain softmax: with contexts tanh(g + noise), as `MixtureOfSoftmaxes.near_softmax_` does."""
+        self.latent.near_softmax_()
+        return self
 
     def mixture_weights(self, hidden: Tensor) -> Tensor:
         return tree_weights(self.shared_gates(hidden))
