@@ -64,6 +64,8 @@ def test_every_key_has_a_comment_and_the_config_is_usable(task: str, tmp_path: P
     check(config)
     assert config.task == task
     assert config.model.task == task
+    head = {name: value for name, value in options(config).items() if name.startswith("head.")}
+    assert (head["head.type"], head["head.near_softmax"]) == ("shortlist", True)  # what is safe to switch on
     assert options(config)["training.batch_size"] != options(Config())["training.batch_size"]
 
 

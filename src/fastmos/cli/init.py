@@ -123,7 +123,7 @@ def choose(task: str, splits: dict[str, dict[str, Path]]) -> dict[str, Any]:
         settings["data.features"] = "features.safetensors"
     settings["model.hidden_size"] = 128 if lines < 10_000 else 256 if lines < 100_000 else 512
     settings["model.dropout"] = 0.3
-    settings |= {"head.type": "shortlist", "head.mixtures": 9}
+    settings |= {"head.type": "shortlist", "head.mixtures": 9, "head.near_softmax": True}
     settings |= {
         "training.learning_rate": 0.001,
         "training.lr_schedule": "plateau",
