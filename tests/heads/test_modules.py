@@ -30,6 +30,7 @@ from fastmos.heads import (
 )
 from fastmos.heads.mixtape import mixtape_logits
 from fastmos.heads.modules import Contexts
+from tests.heads.options import own
 
 CASES: dict[str, dict[str, Any]] = {
     **{head_type: {"head_type": head_type} for head_type in HEADS},
@@ -38,13 +39,13 @@ CASES: dict[str, dict[str, Any]] = {
     **{f"{head_type}, capped": {"head_type": head_type, "softcap": 0.7} for head_type in HEADS},
 }
 EVERY_HEAD = pytest.mark.parametrize("case", list(CASES))
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 
 
 def new_head(case: str, hidden_size: int, vocab_size: int, **options: Any) -> Head:
     """A head of this case that is not at its start."""
-    options = {"mixtures": 3, "shortlist": [9, 2, 4], **CASES[case], **options}
-    head = build_head(hidden_size=hidden_size, vocab_size=vocab_size, **options)
+    given = CASES[case] | own(CASES[case]["head_type"], mixtures=3, shortlist=[9, 2, 4]) | options
+    head = build_head(hidden_size=hidden_size, vocab_size=vocab_size, **given)
     for one in head.parameters():
         if not one.any():
             nn.init.normal_(one)
@@ -424,6 +425,11 @@ def test_state_survives_saving_and_copying(case: str, tmp_path: Path) -> None:
             r"nn.Embedding\(8, 4\); it must be nn.Embedding\(7, 4\)",
         ),
         (lambda: build_head("mix", 4, 7), "head_type is 'mix'; it must be one of softmax, mos, moc"),
+        (lambda: build_head("softmax", 4, 7, mixtures=3), "mixtures is given, but the head 'softmax' has no such"),
+        (lambda: build_head("mos", 4, 7, mixtures=3, shortlist=3), "shortlist is given, but the head 'mos' has no"),
+        (lambda: build_head("softmax", 4, 7, contexts="tanh"), "contexts is given, but the head 'softmax' has no"),
+        (lambda: build_head("mixtape", 4, 7, mixtures=4), "mixtures is given, but the head 'mixtape' has no"),
+        (lambda: build_head("shortlist", 4, 7, mixtures=3), "shortlist is not given, but the head 'shortlist' needs"),
         (lambda: MixtureOfSoftmaxes(4, 7, 2).usage(torch.zeros(3, 5)), r"hidden has shape \[3, 5\]"),
         (lambda: Softmax(4, 7)(torch.zeros(3, 5)), r"hidden has shape \[3, 5\]; its last dimension must be 4"),
         (lambda: Softmax(4, 7)(torch.zeros(3, 4), torch.zeros(4, dtype=torch.long)), r"targets have shape \[4\]"),
@@ -446,19 +452,19 @@ def test_a_matrix_is_no_embedding() -> None:
 
 
 def run_script(name: str, **environment: str) -> None:
-    command = [sys.executable, str(HERE / name)]
+    command, environment = [sys.executable, "-m", f"tests.heads.{name}"], {"OMP_NUM_THREADS": "1", **environment}
     done = subprocess.run(
-        command, env={**os.environ, "OMP_NUM_THREADS": "1", **environment}, capture_output=True, text=True, check=False
+        command, env={**os.environ, **environment}, cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 
 
 def test_autocast_is_no_worse_than_the_formula() -> None:
-    run_script("autocast_script.py", ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16")
+    run_script("autocast_script", ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16")
 
 
 def test_two_ddp_processes_get_the_gradients_of_one(tmp_path: Path) -> None:
-    run_script("ddp_script.py", FASTMOS_RENDEZVOUS=str(tmp_path / "rendezvous"))
+    run_script("ddp_script", FASTMOS_RENDEZVOUS=str(tmp_path / "rendezvous"))
 
 
 @pytest.mark.parametrize("embedding_size", [6, 5])

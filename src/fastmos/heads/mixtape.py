@@ -9,7 +9,6 @@ all others. These share their gates, so their logits are m . w_v + b_v with one 
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -142,8 +141,6 @@ class Mixtape(Head):
     The tokens of the shortlist (a tenth of the vocabulary unless given: F for the tokens 0 to F - 1, or their ids) have
     gates of their own, of `gate_size` numbers; the others share theirs. Everything else is as in `MixtureOfSoftmaxes`.
     """
-
-    options: ClassVar[tuple[str, ...]] = ("shortlist", "contexts")
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The heads: modules that hold parameters and make contexts of hidden states; `loss.py` does the rest."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
 import torch
 import torch.nn.functional as F
@@ -37,8 +37,6 @@ class Usage:
 
 class Head(nn.Module):
     """What all heads share: an output embedding, a bias, and the step from contexts to log-probabilities or loss."""
-
-    options: ClassVar[tuple[str, ...]] = ()  # arguments beside those of `Softmax`
 
     def __init__(
         self,
@@ -241,8 +239,6 @@ class MixtureOfSoftmaxes(Head):
     not a `Softmax`: it has a tanh layer. With contexts "residual", h_k = g + s_k tanh(W_k g + b_k) with s_k = 0 at
     first: the mixture starts as one softmax.
     """
-
-    options: ClassVar[tuple[str, ...]] = ("mixtures", "contexts")
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ A training token costs K (F + 1) logits, and V - F more only where its target is
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -136,8 +136,6 @@ class ShortlistMixture(MixtureOfSoftmaxes):
     `shortlist` is F for the tokens 0 to F - 1, or their ids; `best_shortlist` finds them by counts. Everything else is
     as in `MixtureOfSoftmaxes`. With one mixture it is an adaptive softmax of two levels.
     """
-
-    options: ClassVar[tuple[str, ...]] = ("mixtures", "shortlist", "contexts")
 
     def __init__(
         self,
