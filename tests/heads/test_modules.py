@@ -24,7 +24,7 @@ from fastmos.heads import (
     ShortlistMixture,
     Softmax,
     build_head,
-    fused,
+    kernel,
     loss,
     nll_reference,
 )
@@ -148,7 +148,7 @@ def test_log_probabilities_follow_the_equations(case: str, embedding_size: int |
 def test_loss_is_that_of_the_log_probabilities(
     case: str, reduction: Any, budget: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(fused.BUFFER_BYTES, "cpu", budget)
+    monkeypatch.setitem(kernel.BUFFER_BYTES, "cpu", budget)
     head = new_head(case, 6, 11, embedding_size=5).double()
     hidden = torch.randn(3, 4, 6, dtype=torch.float64, requires_grad=True)
     targets = torch.randint(11, (3, 4))
@@ -178,7 +178,7 @@ def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("reduction", ["sum", "mean", "none"])
 @pytest.mark.parametrize("budget", [1, 2**25])
 def test_soft_targets(case: str, reduction: Any, budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(fused.BUFFER_BYTES, "cpu", budget)
+    monkeypatch.setitem(kernel.BUFFER_BYTES, "cpu", budget)
     head = new_head(case, 6, 11).double()
     hidden = torch.randn(3, 4, 6, dtype=torch.float64, requires_grad=True)
     inputs = [hidden, *head.parameters()]
@@ -208,7 +208,7 @@ def test_soft_targets_are_those_of_torch() -> None:
 @EVERY_HEAD
 @pytest.mark.parametrize("budget", [1, 2**25])
 def test_entropy(case: str, budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(fused.BUFFER_BYTES, "cpu", budget)
+    monkeypatch.setitem(kernel.BUFFER_BYTES, "cpu", budget)
     head = new_head(case, 6, 11).double()
     hidden = torch.randn(3, 4, 6, dtype=torch.float64, requires_grad=True)
     inputs = [hidden, *head.parameters()]
@@ -270,7 +270,7 @@ def test_chunks_of_log_probabilities_make_no_difference(
     expected = equation(head, hidden).log()
     with torch.no_grad():
         for budget in (2**25, 100 * vocab_size, 1):
-            monkeypatch.setitem(fused.BUFFER_BYTES, "cpu", budget)
+            monkeypatch.setitem(kernel.BUFFER_BYTES, "cpu", budget)
             torch.testing.assert_close(head(hidden.view(7, 1, 6)).view(7, vocab_size), expected)
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from fastmos.heads import LossOptions, ShortlistMixture, best_shortlist, fused, log_prob_rank, loss, nll_reference
+from fastmos.heads import LossOptions, ShortlistMixture, best_shortlist, kernel, log_prob_rank, loss, nll_reference
 
 SHORTLISTS = pytest.mark.parametrize("shortlist", [3, [9, 2, 4], 1, 10, [10]], ids=str)
 
@@ -31,7 +31,7 @@ def test_every_argument(reduction: Any, kind: Any, shortlist: int | list[int], m
     some = every.clone()
     some[1::3] = -1
     for targets, amount, budget in itertools.product([every, some], [0.0, 0.3, 1.0], [1, 2000]):
-        monkeypatch.setitem(fused.BUFFER_BYTES, "cpu", budget)
+        monkeypatch.setitem(kernel.BUFFER_BYTES, "cpu", budget)
         options = LossOptions(-1, amount, kind, reduction, count_correct=True)
         output, plain = head.loss(hidden, targets, options), nll_reference(head(hidden), targets, options)
         for name in ("loss", "nll", "tokens", "correct"):

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from fastmos.bench.models import HEADS, draw_words, print_rows, rows_of, zipf
 from fastmos.files import write_json
 from fastmos.heads import Head, LossOptions, MixtureOfSoftmaxes, mixture_nll, products
-from fastmos.heads.fused import chunk_tokens, row_stride, slices
+from fastmos.heads.kernel import chunk_tokens, row_stride, slices
 from fastmos.measure import Timing, extra_memory, interleaved, with_pages_kept
 from fastmos.progress import progress
 from fastmos.provenance import provenance

@@ -13,11 +13,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from fastmos.heads.fused import Kernel, Layer, Objective, Products, Recipe, chunk_tokens, exact_dtype, slices
-from fastmos.heads.loss import CheckedTargets, soft_capped
+from fastmos.heads.fused import Layer
+from fastmos.heads.kernel import Kernel, Objective, Products, Recipe, chunk_tokens, exact_dtype, slices
+from fastmos.heads.log_probs import soft_capped
 from fastmos.heads.modules import ContextKind, Contexts, Head
 from fastmos.heads.products import linear
 from fastmos.heads.shortlist import Shortlist, Tokens
+from fastmos.heads.targets import CheckedTargets
 
 
 def mixtape_logits(

@@ -7,21 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastmos.heads.fused import Kernel, Layer, Objective, exact_dtype
-from fastmos.heads.loss import (
-    CheckedTargets,
-    HeadOutput,
-    LossOptions,
-    Reduction,
-    SmoothingKind,
-    best_tokens,
-    check_targets,
-    fused,
-    head_output,
-    layer_entropy,
-    layer_log_probs,
-)
+from fastmos.heads.fused import Layer
+from fastmos.heads.kernel import Kernel, Objective, exact_dtype
+from fastmos.heads.log_probs import layer_log_probs
+from fastmos.heads.loss import HeadOutput, best_tokens, fused, head_output, layer_entropy
 from fastmos.heads.products import Linear
+from fastmos.heads.targets import CheckedTargets, LossOptions, Reduction, SmoothingKind, check_targets
 
 ContextKind = Literal["tanh", "residual"]
 

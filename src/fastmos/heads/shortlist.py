@@ -16,9 +16,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from fastmos.heads.fused import Kernel, Layer, Objective
-from fastmos.heads.loss import CheckedTargets, fused, given_parts, layer_entropy, layer_log_probs
+from fastmos.heads.fused import Layer
+from fastmos.heads.kernel import Kernel, Objective
+from fastmos.heads.log_probs import layer_log_probs
+from fastmos.heads.loss import fused, given_parts, layer_entropy
 from fastmos.heads.modules import ContextKind, Contexts, MixtureOfSoftmaxes
+from fastmos.heads.targets import CheckedTargets
 
 Tokens = int | Sequence[int] | Tensor  # the first so many tokens, or these
 
