@@ -21,6 +21,7 @@ from fastmos.heads import (
     Mixtape,
     MixtureOfContexts,
     MixtureOfSoftmaxes,
+    SharedTailMixture,
     ShortlistMixture,
     Softmax,
     build_head,
@@ -36,6 +37,7 @@ CASES: dict[str, dict[str, Any]] = {
     **{head_type: {"head_type": head_type} for head_type in HEADS},
     "mos, residual": {"head_type": "mos", "contexts": "residual"},
     "shortlist, residual": {"head_type": "shortlist", "contexts": "residual"},
+    "shared-tail, residual": {"head_type": "shared-tail", "contexts": "residual"},
     **{f"{head_type}, capped": {"head_type": head_type, "softcap": 0.7} for head_type in HEADS},
 }
 EVERY_HEAD = pytest.mark.parametrize("case", list(CASES))
@@ -75,6 +77,8 @@ def equation(head: Head, g: Tensor) -> Tensor:
         h = [base + scale * each for scale, each in zip(head.latent.scale, h, strict=True)]
     if isinstance(head, ShortlistMixture):
         return shortlist_equation(head, g, pi, h)
+    if isinstance(head, SharedTailMixture):
+        return shared_tail_equation(head, g, pi, h)
     if isinstance(head, MixtureOfContexts):
         mean = sum((pi[..., k : k + 1] * h[k] for k in range(head.mixtures)), torch.zeros_like(h[0]))
         return softmax(head, mean, head.weight, head.bias)
@@ -116,16 +120,27 @@ def shortlist_equation(head: ShortlistMixture, g: Tensor, pi: Tensor, h: list[Te
         (pi[..., k : k + 1] * softmax(head, h[k], weight, short_bias) for k in range(head.mixtures)),
         torch.zeros(()).to(g),
     )
-    context = torch.tanh(F.linear(g, head.tail_latent.weight, head.tail_latent.bias))
-    if head.tail_latent.scale is not None:
-        context = (g if head.tail_latent.base is None else head.tail_latent.base(g)) + head.tail_latent.scale * context
-    rest = softmax(head, context, head.weight[others], bias[others])
+    rest = softmax(head, tail_context(head.tail_latent, g), head.weight[others], bias[others])
     columns: list[Tensor] = [torch.empty(0)] * head.vocab_size
     for place, token in enumerate(listed):
         columns[token] = mixture[..., place]
     for place, token in enumerate(others):
         columns[token] = mixture[..., -1] * rest[..., place]
     return torch.stack(columns, -1)
+
+
+def tail_context(latent: Contexts, g: Tensor) -> Tensor:
+    context = torch.tanh(F.linear(g, latent.weight, latent.bias))
+    return context if latent.scale is None else (g if latent.base is None else latent.base(g)) + latent.scale * context
+
+
+def shared_tail_equation(head: SharedTailMixture, g: Tensor, pi: Tensor, h: list[Tensor]) -> Tensor:
+    """Component by component: a softmax over all tokens, with the logits of h_0 where a token is not listed."""
+    bias = torch.zeros(head.vocab_size).to(g) if head.bias is None else head.bias
+    others = capped(head, F.linear(tail_context(head.tail_latent, g), head.weight, bias))
+    in_tail = torch.ones(head.vocab_size, dtype=torch.bool).index_fill(0, head.shortlist.ids, False)
+    each = [others.where(in_tail, capped(head, F.linear(context, head.weight, bias))).softmax(-1) for context in h]
+    return (pi[..., None] * torch.stack(each, -2)).sum(-2)
 
 
 @EVERY_HEAD
@@ -237,6 +252,11 @@ def log_z_squared(head: Head, hidden: Tensor, targets: Tensor, everywhere: bool)
         tail = squared(head.tail_parts(hidden)[0], head.weight[rest], head.bias[rest])
         counted = torch.isin(targets, rest) | everywhere
         return squared(head.parts(hidden)[0], weight, bias) + tail.where(counted, 0.0)
+    if isinstance(head, SharedTailMixture):
+        contexts, _, context = head.all_parts(hidden)
+        logits, others = (capped(head, F.linear(one, head.weight, head.bias)) for one in (contexts, context))
+        in_tail = torch.isin(torch.arange(head.vocab_size), head.shortlist.rest)
+        return others.where(in_tail, logits).logsumexp(-1).square().mean(-1)
     return squared(head.parts(hidden)[0], head.weight, head.bias)
 
 

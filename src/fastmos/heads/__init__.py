@@ -6,6 +6,7 @@ from fastmos.heads.modules import ContextKind, Head, MixtureOfContexts, MixtureO
 from fastmos.heads.public import load_public_mos
 from fastmos.heads.rank import Rank, log_prob_rank
 from fastmos.heads.registry import HEADS, build_head
+from fastmos.heads.shared_tail import SharedTailMixture
 from fastmos.heads.shortlist import PartialLogProbs, ShortlistMixture, best_shortlist
 from fastmos.heads.targets import LossOptions, Reduction, SmoothingKind
 
@@ -21,6 +22,7 @@ __all__ = [
     "PartialLogProbs",
     "Rank",
     "Reduction",
+    "SharedTailMixture",
     "ShortlistMixture",
     "SmoothingKind",
     "Softmax",

@@ -127,7 +127,7 @@ class Kernel:
         shape = self.tokens * recipe.mixtures, row_stride(self.vocab_size)
         self.buffer = weight.new_empty(shape, dtype=exact)
         self.second = weight.new_empty(shape, dtype=exact) if every else None
-        self.bend = weight.new_empty(shape, dtype=exact) if capped else None
+        self.bends = weight.new_empty(shape, dtype=exact) if capped else None
         self.needs_gradients = any(gradient is not None for gradient in gradients)
         self.make_products(recipe, vocabulary, gradients)
 
@@ -170,11 +170,7 @@ class Kernel:
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
         """Loss [n], nll [n]; gradient by logits: rows [nK, V] times share [n, K]; gradient by log-prior [n, K]."""
         log_prior = log_prior.to(logits.dtype)  # [n, K]
-        bend = None
-        if self.bend is not None and self.softcap is not None:  # tanh(logits / softcap), then its slope
-            bend = torch.div(logits, self.softcap, out=self.bend[: len(logits)]).tanh_()
-            torch.mul(bend[:, : self.vocab_size], self.softcap, out=logits[:, : self.vocab_size])
-            bend = bend.square_().neg_().add_(1)
+        bend = self.cap(logits)
         if self.second is None:
             loss, nll, slope, share, d_prior = self._target_only(logits, log_prior, targets)
         else:
@@ -187,6 +183,14 @@ class Kernel:
             loss = (loss * scale).where(counts, 0.0)
             share, d_prior = ((one * scale[:, None]).where(counts[:, None], 0.0) for one in (share, d_prior))
         return loss, nll, slope[:, : self.vocab_size], share, d_prior
+
+    def cap(self, logits: Tensor) -> Tensor | None:
+        """Cap logits [nK, stride] in place, if they are to be; the slope of that."""
+        if self.bends is None or self.softcap is None:
+            return None
+        bend = torch.div(logits, self.softcap, out=self.bends[: len(logits)]).tanh_()
+        torch.mul(bend[:, : self.vocab_size], self.softcap, out=logits[:, : self.vocab_size])
+        return bend.square_().neg_().add_(1)
 
     def _target_only(
         self, logits: Tensor, log_prior: Tensor, targets: Tensor
@@ -226,7 +230,7 @@ class Kernel:
         joint = logits.add_(log_prior.reshape(-1, 1) + log_top).clamp_(min=-1e30)
         log_probs, shares = _mix(joint.view(n, mixtures, -1))  # log P(v), r_k(v), of log pi_k p_k(v) [n, K, stride]
         log_probs, shares = log_probs[:, : self.vocab_size], shares[:, :, : self.vocab_size]
-        nll, weights = self._weigh(log_probs, targets, target_probs)  # [n], a(v) [n, V]
+        nll, weights = self.weigh(log_probs, targets, target_probs)  # [n], a(v) [n, V]
         loss = nll if self.objective.entropy else -(weights * log_probs).sum(1)
         shares = weights[:, None] if mixtures == 1 else shares.mul_(weights[:, None])
         total = shares.sum(2)  # [n, K] R_k
@@ -234,7 +238,7 @@ class Kernel:
         probs.view(n, mixtures, -1)[:, :, : self.vocab_size].mul_((total + d_log_z)[:, :, None]).sub_(shares)
         return loss + z_loss, nll, probs, torch.ones_like(total), -total
 
-    def _weigh(self, log_probs: Tensor, targets: Tensor, target_probs: Tensor | None) -> tuple[Tensor, Tensor]:
+    def weigh(self, log_probs: Tensor, targets: Tensor, target_probs: Tensor | None) -> tuple[Tensor, Tensor]:
         """Negative log-likelihood [n] of the targets (or the entropy), and the weight a(v) [n, V] of every token."""
         objective = self.objective
         if objective.entropy:  # its gradient by log P(v) is -P(v) (log P(v) + 1)

@@ -1,6 +1,6 @@
 """Log-probabilities [..., V] of a mixture: by the formula, and in chunks of tokens where no gradient is asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,17 @@ def log_mixture(
 def soft_capped(logits: Tensor, softcap: float | None) -> Tensor:
     """Logits that stay between -softcap and softcap, if one is given."""
     return logits if softcap is None else softcap * torch.tanh(logits / softcap)
+
+
+def in_chunks(formula: Callable[[Tensor], Tensor], hidden: Tensor, weight: Tensor) -> Tensor:
+    """Log-probabilities [..., V] of hidden states [..., D] by a formula; without gradients, few tokens at a time."""
+    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+        return formula(hidden)
+    rows = hidden.reshape(-1, hidden.shape[-1])  # [N, D]
+    result = rows.new_empty(len(rows), len(weight), dtype=exact_dtype(hidden.dtype))
+    for here in slices(len(rows), chunk_tokens(weight, 1, 2)):
+        result[here] = formula(rows[here])
+    return result.view(*hidden.shape[:-1], len(weight))
 
 
 @torch.no_grad()

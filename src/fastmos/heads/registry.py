@@ -7,6 +7,7 @@ from torch import nn
 
 from fastmos.heads.mixtape import Mixtape
 from fastmos.heads.modules import ContextKind, Head, MixtureOfContexts, MixtureOfSoftmaxes, Softmax
+from fastmos.heads.shared_tail import SharedTailMixture
 from fastmos.heads.shortlist import ShortlistMixture, Tokens
 
 HEADS: dict[str, type[Head]] = {
@@ -14,6 +15,7 @@ HEADS: dict[str, type[Head]] = {
     "mos": MixtureOfSoftmaxes,
     "moc": MixtureOfContexts,
     "shortlist": ShortlistMixture,
+    "shared-tail": SharedTailMixture,
     "mixtape": Mixtape,
 }
 
