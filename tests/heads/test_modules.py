@@ -431,6 +431,8 @@ def test_state_survives_saving_and_copying(case: str, tmp_path: Path) -> None:
         (lambda: Softmax(4, 7, dropout=1.5), "dropout"),
         (lambda: Softmax(4, 7, softcap=0.0), "softcap is 0.0; it must be above 0, or None"),
         (lambda: Softmax(4, 7)(torch.zeros(3, 4), torch.zeros(3).long(), z_loss=-1.0), "z_loss is -1.0"),
+        (lambda: Mixtape(4, 7, gate_size=0), "gate_size is 0; it must be at least 1"),
+        (lambda: Softmax(4, 7)(torch.zeros(3, 4), target_probs=torch.ones(3, 2)), "target_probs are given without"),
         (lambda: Softmax(4, 7)(torch.zeros(3, 4), torch.ones(3, 7), count_correct=True), "count_correct is set and"),
         (
             lambda: Softmax(4, 7)(torch.zeros(3, 4), torch.ones(3, 2).long(), target_probs=torch.ones(4, 2)),

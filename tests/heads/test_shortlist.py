@@ -144,6 +144,9 @@ def test_best_shortlist_by_trying_all(price: float | None) -> None:
         ([], "the shortlist has 0 tokens"),
         ([3, 11], r"the shortlist holds 3 to 11; its tokens must lie in 0\.\.10"),
         ([-1, 3], "the shortlist holds -1 to 3"),
+        ("three", "the shortlist is 'three'; it must be a number of tokens, or a list of ids"),
+        (3.5, r"the shortlist has shape \[\]; it must be a number of tokens, or a list of ids"),
+        ([[3, 4]], r"the shortlist has shape \[1, 2\]"),
         ([3, 4, 3], "the shortlist names a token twice"),
     ],
     ids=str,
@@ -157,3 +160,8 @@ def test_bad_shortlists_are_named(shortlist: Any, said: str) -> None:
 def test_counts_of_nothing_are_refused(counts: list[int]) -> None:
     with pytest.raises(ValueError, match="counts hold"):
         best_shortlist(counts, 3)
+
+
+def test_a_shortlist_for_no_mixtures_is_refused() -> None:
+    with pytest.raises(ValueError, match="mixtures is 0; it must be at least 1"):
+        best_shortlist([3, 2, 1], 0)

@@ -158,6 +158,8 @@ class Mixtape(Head):
         dropout: float = 0.0,
         softcap: float | None = None,
     ) -> None:
+        if gate_size < 1:
+            raise ValueError(f"gate_size is {gate_size}; it must be at least 1")
         super().__init__(hidden_size, vocab_size, 4, embedding_size, embedding, bias, dropout, softcap)
         self.shortlist = Shortlist(max(1, vocab_size // 10) if shortlist is None else shortlist, vocab_size)
         self.latent = Contexts(hidden_size, self.embedding_size, 4, contexts)

@@ -98,8 +98,10 @@ class Head(nn.Module):
         Soft targets, say of a teacher, are probabilities [..., V], or tokens [..., k] with `target_probs` [..., k].
         """
         self._check_hidden(hidden)
-        if targets is None:
+        if targets is None and target_probs is None:
             return self.log_probs(hidden)
+        if targets is None:
+            raise ValueError("target_probs are given without targets, the tokens [..., k] that they belong to")
         options = LossOptions(ignore_index, label_smoothing, label_smoothing_kind, reduction, count_correct, z_loss)
         return self.loss(hidden, targets, options, target_probs)
 

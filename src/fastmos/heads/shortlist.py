@@ -36,7 +36,7 @@ class Shortlist(nn.Module):
     def __init__(self, tokens: Tokens, vocab_size: int) -> None:
         super().__init__()
         self.vocab_size = vocab_size
-        ids = torch.arange(max(0, tokens)) if isinstance(tokens, int) else torch.as_tensor(tokens, device="cpu")
+        ids = torch.arange(max(0, tokens)) if isinstance(tokens, int) else _as_tensor(tokens)
         _check_shortlist(ids, vocab_size)
         self.register_buffer("ids", ids.long().sort().values)
         for name in ("order", "places"):
@@ -117,8 +117,17 @@ def split_targets(
     return (tokens.clamp(max=size), probs), ((tokens - size).clamp(min=-1), probs)
 
 
+def _as_tensor(tokens: Tokens) -> Tensor:
+    try:
+        return torch.as_tensor(tokens, device="cpu")
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"the shortlist is {tokens!r}; it must be a number of tokens, or a list of ids") from None
+
+
 def _check_shortlist(ids: Tensor, vocab_size: int) -> None:
-    if ids.ndim != 1 or not 1 <= len(ids) < vocab_size:
+    if ids.ndim != 1:
+        raise ValueError(f"the shortlist has shape {list(ids.shape)}; it must be a number of tokens, or a list of ids")
+    if not 1 <= len(ids) < vocab_size:
         raise ValueError(f"the shortlist has {ids.numel()} tokens; it must have 1 to {vocab_size - 1} of {vocab_size}")
     if ids.is_floating_point() or ids.min() < 0 or ids.max() >= vocab_size:
         raise ValueError(f"the shortlist holds {ids.min()} to {ids.max()}; its tokens must lie in 0..{vocab_size - 1}")
@@ -138,6 +147,8 @@ def best_shortlist(counts: Tensor | Sequence[int], mixtures: int, price: float |
         raise ValueError(
             f"counts hold {vocab_size} tokens seen {counts.sum():.0f} times; a shortlist needs seen tokens"
         )
+    if mixtures < 1:
+        raise ValueError(f"mixtures is {mixtures}; it must be at least 1")
     ordered, tokens = counts.sort(descending=True, stable=True)
     sizes = torch.arange(1, vocab_size)  # F
     uncovered = 1 - ordered.cumsum(0)[:-1] / ordered.sum()

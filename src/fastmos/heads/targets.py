@@ -31,7 +31,7 @@ class LossOptions:
     def __post_init__(self) -> None:
         if not 0 <= self.label_smoothing <= 1:
             raise ValueError(f"label_smoothing is {self.label_smoothing}; it must lie between 0 and 1")
-        if self.z_loss < 0:
+        if not self.z_loss >= 0:
             raise ValueError(f"z_loss is {self.z_loss}; it must be 0 or more")
         for name, kinds in (("label_smoothing_kind", SmoothingKind), ("reduction", Reduction)):
             if getattr(self, name) not in get_args(kinds):
