@@ -8,8 +8,18 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from fastmos.heads import LossOptions, ShortlistMixture, best_shortlist, kernel, log_prob_rank, loss, nll_reference
+from fastmos.heads import (
+    LossOptions,
+    SharedTailMixture,
+    ShortlistMixture,
+    best_shortlist,
+    kernel,
+    log_prob_rank,
+    loss,
+    nll_reference,
+)
 
+BOTH = pytest.mark.parametrize("kind_of_head", [ShortlistMixture, SharedTailMixture])
 SHORTLISTS = pytest.mark.parametrize("shortlist", [3, [9, 2, 4], 1, 10, [10]], ids=str)
 
 
@@ -19,12 +29,19 @@ def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(loss, "_picks", lambda _: request.param)
 
 
+@BOTH
 @SHORTLISTS
 @pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("kind", ["uniform", "others"])
 @pytest.mark.parametrize("reduction", ["sum", "mean", "none"])
-def test_every_argument(reduction: Any, kind: Any, shortlist: int | list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    head = ShortlistMixture(6, 11, 3, shortlist).double()
+def test_every_argument(
+    reduction: Any,
+    kind: Any,
+    shortlist: int | list[int],
+    kind_of_head: type[ShortlistMixture | SharedTailMixture],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    head = kind_of_head(6, 11, 3, shortlist).double()
     hidden = torch.randn(9, 6, dtype=torch.float64, requires_grad=True)
     inputs = [hidden, *head.parameters()]
     every = torch.arange(2, 11)
@@ -69,14 +86,18 @@ def test_ids_are_the_same_head_with_tokens_renumbered() -> None:
     torch.testing.assert_close(by_size(hidden, by_ids.shortlist.places[targets]).nll, by_ids(hidden, targets).nll)
 
 
+@BOTH
 @pytest.mark.parametrize("targets", [[0, 1, 2, 0], [3, 10, 7, 5], [-100] * 4], ids=["listed", "tail", "none"])
-def test_all_parameters_get_gradients_whatever_the_targets(targets: list[int]) -> None:
+def test_all_parameters_get_gradients_whatever_the_targets(
+    targets: list[int], kind_of_head: type[ShortlistMixture | SharedTailMixture]
+) -> None:
     """Or `DistributedDataParallel` would wait for those that are missing."""
-    head = ShortlistMixture(6, 11, 3, 3)
+    head = kind_of_head(6, 11, 3, 3)
     head(torch.randn(4, 6), torch.tensor(targets)).loss.backward()
     assert all(one.grad is not None for one in head.parameters())
     assert head.tail_latent.weight.grad is not None
-    assert bool(head.tail_latent.weight.grad.any()) == (max(targets) >= 3)
+    first = 3 if kind_of_head is ShortlistMixture else 0  # a shared tail is in the sum of every token
+    assert bool(head.tail_latent.weight.grad.any()) == (max(targets) >= first)
 
 
 def test_starts_near_the_uniform_distribution() -> None:

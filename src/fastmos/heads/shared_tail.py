@@ -14,15 +14,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fastmos.heads.fused import Layer
 from fastmos.heads.kernel import Kernel, Objective, Recipe, exact_dtype, softmax
 from fastmos.heads.log_probs import in_chunks, soft_capped
 from fastmos.heads.loss import fused
-from fastmos.heads.modules import ContextKind, Contexts, MixtureOfSoftmaxes
 from fastmos.heads.products import linear
-from fastmos.heads.shortlist import Shortlist, Tokens, split_targets
+from fastmos.heads.shortlist import ShortlistHead, split_targets
 from fastmos.heads.targets import CheckedTargets
 
 
@@ -124,44 +123,16 @@ class SharedTailKernel(Kernel):
         return nll, weights
 
 
-class SharedTailMixture(MixtureOfSoftmaxes):
+class SharedTailMixture(ShortlistHead):
     """A mixture over the tokens of a shortlist, whose components share the logits of all other tokens.
 
     With contexts "residual" and the weights of a softmax it starts as that softmax, at 1 + (K - 1) F / V times its
     price; a `ShortlistMixture` is cheaper, but cannot. All arguments are as there.
     """
 
-    def __init__(
-        self,
-        hidden_size: int,
-        vocab_size: int,
-        mixtures: int,
-        shortlist: Tokens,
-        *,
-        contexts: ContextKind = "tanh",
-        embedding_size: int | None = None,
-        embedding: nn.Embedding | None = None,
-        bias: bool = True,
-        dropout: float = 0.0,
-        softcap: float | None = None,
-    ) -> None:
-        super().__init__(
-            hidden_size,
-            vocab_size,
-            mixtures,
-            contexts=contexts,
-            embedding_size=embedding_size,
-            embedding=embedding,
-            bias=bias,
-            dropout=dropout,
-            softcap=softcap,
-        )
-        self.shortlist = Shortlist(shortlist, vocab_size)
-        self.tail_latent = Contexts(hidden_size, self.embedding_size, 1, contexts)
-
     def all_parts(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Contexts [..., K, d] and log-prior [..., K] of the mixture, context h_0 [..., 1, d] of the tail."""
-        return *self.parts(hidden), self.dropout(self.tail_latent(hidden))
+        return *self.parts(hidden), self.tail_context(hidden)
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         return self.shortlist.restore(in_chunks(self._log_probs, hidden, self.weight))

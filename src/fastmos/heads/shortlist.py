@@ -167,12 +167,8 @@ class PartialLogProbs(NamedTuple):
     complete: Callable[[Tensor], None]  # fill in the missing ones of these rows [n]
 
 
-class ShortlistMixture(MixtureOfSoftmaxes):
-    """A mixture of softmaxes over the tokens of a shortlist and one softmax over the others; exact and normalized.
-
-    `shortlist` is F for the tokens 0 to F - 1, or their ids; `best_shortlist` finds them by counts. Everything else is
-    as in `MixtureOfSoftmaxes`. With one mixture it is an adaptive softmax of two levels.
-    """
+class ShortlistHead(MixtureOfSoftmaxes):
+    """What both mixtures over a shortlist share: its tokens, and a context h_0 of the softmax over the others."""
 
     def __init__(
         self,
@@ -200,16 +196,33 @@ class ShortlistMixture(MixtureOfSoftmaxes):
             softcap=softcap,
         )
         self.shortlist = Shortlist(shortlist, vocab_size)
-        others = float(vocab_size - len(self.shortlist))
+        self.tail_latent = Contexts(hidden_size, self.embedding_size, 1, contexts)  # of h_0
+        self.start_tail()
+
+    def start_tail(self) -> None:
+        """Make what else a head needs for its tail."""
+
+    def tail_context(self, hidden: Tensor) -> Tensor:
+        """The context h_0 [..., 1, d]."""
+        return self.dropout(self.tail_latent(hidden))  # type: ignore[no-any-return]
+
+
+class ShortlistMixture(ShortlistHead):
+    """A mixture of softmaxes over the tokens of a shortlist and one softmax over the others; exact and normalized.
+
+    `shortlist` is F for the tokens 0 to F - 1, or their ids; `best_shortlist` finds them by counts. Everything else is
+    as in `MixtureOfSoftmaxes`. With one mixture it is an adaptive softmax of two levels.
+    """
+
+    def start_tail(self) -> None:
+        """The tail symbol is as likely as all others together."""
+        others = torch.tensor([float(self.vocab_size - len(self.shortlist))])
         self.tail_weight = nn.Parameter(torch.zeros(1, self.embedding_size))
-        self.tail_bias = (
-            nn.Parameter(torch.tensor([others]).log()) if bias else None
-        )  # as likely as all others together
-        self.tail_latent = Contexts(hidden_size, self.embedding_size, 1, contexts)
+        self.tail_bias = None if self.bias is None else nn.Parameter(others.log())
 
     def tail_parts(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Context h_0 [..., 1, d] and log-prior 0 [..., 1] of the softmax over the tail."""
-        context = self.dropout(self.tail_latent(hidden))
+        context = self.tail_context(hidden)
         return context, context.new_zeros(context.shape[:-1])
 
     def shortlist_log_probs(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
