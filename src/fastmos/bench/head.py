@@ -50,7 +50,7 @@ SHAPES = {
     "quick": [Shape(64, 9, 256, 10_000), Shape(128, 1, 256, 30_000)],
 }
 VOCABULARIES = {"full": [(1024, 256, 10_000), (1024, 256, 30_000)], "quick": [(256, 256, 10_000)]}  # N, d, V of heads
-HEADS = {
+HEADS: dict[str, Callable[[int, Tensor], Head]] = {
     **models.HEADS,
     "shared tail, K = 4": lambda width, counts: SharedTailMixture(width, len(counts), 4, len(counts) // 10),
 }
