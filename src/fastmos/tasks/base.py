@@ -23,7 +23,7 @@ from fastmos.run_folder import RunFolder
 from fastmos.search import Hypothesis
 from fastmos.tasks.dataset import Dataset
 from fastmos.tasks.evaluation import Evaluation, Evaluator
-from fastmos.tokenizers import Pretokenizer, Tokenizer, load_tokenizer
+from fastmos.tokenizers import SPECIALS, Pretokenizer, Tokenizer, load_tokenizer
 from fastmos.tokenizers.table import LAYOUTS
 
 if TYPE_CHECKING:
@@ -61,6 +61,10 @@ class Task(ABC):
         if metric not in self.metrics:
             fitting = " or ".join(self.metrics)
             yield f"training.early_stopping_metric {metric} does not exist for {self.config.task}; set it to {fitting}"
+        listed = getattr(self.config.head, "shortlist", 0)
+        size = getattr(self.config.tokenizers.target, "vocab_size", listed)
+        if listed >= size + len(SPECIALS):
+            yield f"head.shortlist is {listed}, and tokenizers.target.vocab_size {size}; set it lower, or to 0"
 
     def files(self) -> list[str]:
         """Files that training needs, as the config names them."""
