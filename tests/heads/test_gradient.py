@@ -89,7 +89,7 @@ def test_a_step_in_the_best_direction_lowers_the_loss_as_much_as_the_share_says(
     """sup over the head's steps of (G . Jd)^2 / |Jd|^2, by the definition, at one position."""
     head, hidden, targets = made(kind)
     found = gradient_share(head, hidden[:1], targets[:1], "hidden")
-    jacobian = torch.autograd.functional.jacobian(head.eval().log_probs, hidden[0])  # [V, D]
+    jacobian: Tensor = torch.func.jacrev(head.eval().log_probs)(hidden[0])  # [V, D]
     jacobian = jacobian - jacobian.mean(0)
     gradient = gradients_of(head, hidden[:1], targets[:1])[0]
     torch.manual_seed(1)

@@ -53,7 +53,9 @@ def tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scales, "configs_folder", lambda: configs)
     monkeypatch.setattr(prepare, "SAMPLE", {"pairs": 150, "valid": 6, "test": 6})
     monkeypatch.setitem(
-        SCALES, "sample", replace(SCALES["sample"], words=200, vocab_sizes=(100, 60, 40), wide=10, learning=TINY)
+        SCALES,
+        "sample",
+        replace(SCALES["sample"], words=200, vocab_sizes=(100, 60, 40), wide={"bpe softmax": 10}, learning=TINY),
     )
     monkeypatch.chdir(tmp_path)
 
@@ -156,7 +158,9 @@ def test_captions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     (tmp_path / "configs" / "scenes.yaml").write_text(
         text.replace("data/", "../data/").replace(" features.", " ../features."), "utf-8"
     )
-    scale = Scale("scenes", "captioning", {MAIN: Base("scenes.yaml")}, "drawings", 50, (48, 30, 20), learning=TINY)
+    scale = Scale(
+        "scenes", "captioning", "drawings", {MAIN: Base("scenes.yaml")}, "drawings", 50, (48, 30, 20), learning=TINY
+    )
     monkeypatch.setitem(SCALES, "scenes", scale)
     with pytest.warns(UserWarning, match="no java on PATH"):
         reproduce.reproduce("overall", "scenes")
@@ -217,7 +221,16 @@ def test_costs_are_those_of_all_rows(monkeypatch: pytest.MonkeyPatch, capsys: py
 def test_listing_trains_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     reproduce.reproduce("all", "sample", show=True)
     said = capsys.readouterr().out
-    assert len(re.findall("^to do", said, re.MULTILINE)) == 24 + 4 + 2  # runs, tables, costs and ranks
+    measured = re.findall("^to do  ([a-z]+)-", said, re.MULTILINE)
+    assert {name: measured.count(name) for name in measured} == {
+        "table": 6,
+        "cost": 1,
+        "rank": 2,
+        "decoding": 1,
+        "gradient": 1,
+        "coherence": 1,
+    }
+    assert len(re.findall("^to do", said, re.MULTILINE)) == 26 + len(measured)  # and runs
     assert not Path("runs").exists() and not Path("results").exists()
 
 
@@ -230,7 +243,7 @@ def test_all_suites_can_be_listed_at_every_scale(
     said = capsys.readouterr().out
     assert "done" not in said and said.count("\nto do") >= 7
     measured = re.findall(r"^to do  (cost|rank)-", said, re.MULTILINE)
-    assert len(measured) == {"paper": 3, "flickr8k": 1, "coco": 1, "wmt14": 0}.get(scale, 2)
+    assert len(measured) == {"paper": 4, "flickr8k": 1, "coco": 1, "wmt14": 0}.get(scale, 3)
 
 
 def test_only_some_scales_may_have_a_row(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,7 +78,7 @@ def _differentiated(head: Head, state: Tensor, through: Through) -> tuple[Tensor
         if not modules:
             return head.log_probs(state + by)
         with ExitStack() as stack:
-            for module, part in zip(modules, by.split(sizes), strict=True):
+            for module, part in zip(modules, torch.split(by, sizes), strict=True):
                 stack.enter_context(_adding(module, part))
             return head.log_probs(state)
 

@@ -20,10 +20,18 @@ def markdown(tables: Sequence[SuiteTable], results: Sequence[Result]) -> str:
 
 def _section(table: SuiteTable, sources: Sequence[Result]) -> str:
     in_paper = [column for column in table.columns if any(line.paper.get(column) for line in table.lines)]
+    other_corpus = bool(table.paper_corpus) and table.corpus != table.paper_corpus
     heads = [""]
     for column in table.columns:
-        heads += [column, "paper"] if column in in_paper else [column]
-    lines = [heads, ["---"] * len(heads), *(_cells(line, table.columns, in_paper) for line in table.lines)]
+        if column in in_paper and other_corpus:  # their figures and ours are not to be compared
+            heads += [f"{column}, {table.corpus}", f"paper, {table.paper_corpus}"]
+        else:
+            heads += [column, "paper"] if column in in_paper else [column]
+    lines = [
+        [_plain(head) for head in heads],
+        ["---"] * len(heads),
+        *(_cells(line, table.columns, in_paper) for line in table.lines),
+    ]
     parts = [
         f"## {table.title} ({table.suite}, {table.scale})",
         "\n".join(f"| {' | '.join(line)} |" for line in lines),

@@ -11,6 +11,7 @@ from fastmos.inference.inside import look_inside
 from fastmos.inference.run import Run, average, load
 from fastmos.metrics import bleu
 from fastmos.metrics.significance import bleu_statistics
+from fastmos.reproduce.frequency import by_frequency
 from fastmos.reproduce.records import header, read_log
 from fastmos.reproduce.scales import Scale
 from fastmos.run_folder import RunFolder
@@ -46,6 +47,7 @@ def run_record(
         **run_length(log),
         "curve": validations(log),
         "scores": scores,
+        "by_frequency": by_frequency(run),
         "statistics": {split: line_statistics(run, split, found) for split, found in evaluations.items()},
         "outputs": {"test": shown_outputs(evaluations["test"])},
         "inside": look_inside(run, scale.sentence).record() if run.config.task == "translation" else None,

@@ -49,9 +49,8 @@ BOOTSTRAP: dict[str, Callable[..., float]] = {
     "BLEU": bootstrap_bleu,
     "CIDEr": bootstrap_mean,
 }  # columns that have stars
-DIGITS = {"rank": 0, "bound": 0, "parameters": 0, "OOV words": 0, "NLL per word": 3, "in use": 1} | dict.fromkeys(
-    COST.columns, 1
-)
+DIGITS = {"rank": 0, "bound": 0, "parameters": 0, "OOV words": 0, "NLL per word": 3}
+DIGITS |= dict.fromkeys((*COST.columns, "in use", "ms a sentence", "gradient, %", "through contexts, %"), 1)
 
 
 @dataclass(frozen=True)
@@ -89,6 +88,8 @@ class SuiteTable:
     missing: list[str]
     seeds: int = 1  # that its command trains by default
     curve: bool = False  # draw the first column over the number of softmaxes
+    corpus: str = ""  # of our figures,
+    paper_corpus: str = ""  # and of the paper's
 
 
 def shown(cell: Cell, column: str) -> str:
