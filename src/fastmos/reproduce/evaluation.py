@@ -37,6 +37,7 @@ def run_record(
     scores: dict[str, Any] = {split: {**found.record(), **found.speed()} for split, found in evaluations.items()}
     if word_model is not None and (run.config.task, run.config.tokenizers.target.type) == ("translation", "bpe"):
         scores["valid_without_oov"] = _without_oov(run, word_model, evaluations["valid"].outputs or [])
+    shown = shown_outputs(evaluations["test"])
     return {
         **header("run", scale.name, run.config.training.seed),
         "name": name,
@@ -49,7 +50,7 @@ def run_record(
         "scores": scores,
         "by_frequency": by_frequency(run),
         "statistics": {split: line_statistics(run, split, found) for split, found in evaluations.items()},
-        "outputs": {"test": shown_outputs(evaluations["test"])},
+        "outputs": {} if shown is None else {"test": shown},
         "inside": look_inside(run, scale.sentence).record() if run.config.task == "translation" else None,
     }
 
