@@ -14,7 +14,7 @@ from fastmos.reproduce.records import header
 from fastmos.reproduce.scales import Scale
 from fastmos.reproduce.weights import check_weights
 
-POSITIONS: dict[Through, int] = {"hidden": 256, "contexts": 32}  # of the validation text; more directions take longer
+POSITIONS: dict[Through, int] = {"hidden": 128, "contexts": 32}  # of the validation text; more directions take longer
 
 
 def gradient_record(plans: Sequence[Plan], scale: Scale, runs: Path) -> dict[str, Any]:
