@@ -20,6 +20,7 @@ from fastmos.inference.contexts import log_prob_batches
 from fastmos.inference.inside import look_inside
 from fastmos.inference.run import average, load
 from fastmos.reproduce import cost, prepare, reproduce, scales
+from fastmos.reproduce.decoding import decoding_record
 from fastmos.reproduce.plans import plan
 from fastmos.reproduce.scales import MAIN, SCALES, Base, Scale
 from fastmos.reproduce.suites import OVERALL, RANK, SUITES
@@ -204,6 +205,46 @@ def test_ranks_of_softmaxes_and_mixtures(capsys: pytest.CaptureFixture[str]) -> 
     assert inside.weights is not None and inside.attention is not None
     for row in [*inside.weights, *inside.attention]:
         assert sum(row) == pytest.approx(1.0, abs=1e-2)
+
+
+def test_decoding_is_timed_for_all_rows_and_needs_their_weights() -> None:
+    reproduce.reproduce("overall", "sample", only="Baseline")
+    scale = SCALES["sample"]
+    one = plan(OVERALL.rows[0], scale)
+    found = decoding_record([one], scale, Path("runs"))
+    assert found["kind"] == "decoding" and found["batch"]["sentences"] == 6 and found["batch"]["beam_size"] == 2
+    assert [row["run"] for row in found["rows"]] == [one.id] and found["rows"][0]["ms"] > 0
+    shutil.rmtree(Path("runs", one.id))
+    with pytest.raises(InputError, match=f"needs weights that are not in runs: delete .*{one.id}.json"):
+        decoding_record([one], scale, Path("runs"))
+
+
+def test_tables_are_learned_as_the_paper_did_where_a_row_says_so() -> None:
+    row = next(row for row in SUITES["tables"].rows if row.tokenizer == "hybrid-half")
+    scale = SCALES["sample"]
+    table = plan(row, scale).table
+    assert table is not None
+    prepare.prepare_text(scale, Path("runs"))
+    prepare.prepare_table(table, Path("runs"), Path("nowhere"))
+    about = read_json(Path("runs", table.path).with_suffix(".learning") / "about.json")
+    assert about["neighbors"] is False and about["method"] == "half"
+
+
+@pytest.mark.parametrize("folder", [None, "empty"])
+def test_a_scale_without_its_text_is_refused_once(
+    folder: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(scales, "configs_folder", configs_folder)
+    monkeypatch.delenv("FASTMOS_DATA", raising=False)
+    if folder is not None:
+        monkeypatch.setenv("FASTMOS_DATA", folder)
+    with pytest.raises(InputError, match=r"\d+ of these failed, for the reasons given above"):
+        reproduce.reproduce("all", "multi30k")
+    said = capsys.readouterr().err
+    why = "the environment has no FASTMOS_DATA" if folder is None else "train.de.gz: no such file"
+    assert said.count(why) == 1 and said.count("\n") == 1
+    assert said.startswith("the scale multi30k cannot be trained: ")
+    assert not Path("runs").exists()
 
 
 def test_costs_are_those_of_all_rows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@ import pytest
 from fastmos.reproduce.plans import Row, plan
 from fastmos.reproduce.scales import SCALES, Scale
 from fastmos.reproduce.suites import HEADS, MIXTURES, OVERALL, SUITES, WMT, suite_tables
-from fastmos.reproduce.summary import Cell, shown
+from fastmos.reproduce.summary import Cell, shown, table_text
 
 SCALE = SCALES["multi30k"]
 
@@ -43,6 +43,12 @@ def test_mean_spread_significance_and_what_is_missing() -> None:
     assert table.lines[2].paper["BLEU"] == "28.91 ± 0.06"
     assert table.missing == ["Hybrid-LightRNN-MoS: 0 of 3 seeds", "BPE-MoS: 2 of 3 seeds"]
     assert "Multi30k" in table.differs
+
+
+def test_the_sides_of_a_table_are_called_by_their_corpora_where_those_differ() -> None:
+    text = table_text(OVERALL.table(SCALE, [record(OVERALL.rows[0], 1, 30.0)]))
+    assert "ours, Multi30k" in text and "paper, IWSLT'14" in text
+    assert OVERALL.table(SCALES["iwslt14"], []).sides == ("ours", "paper")
 
 
 def test_mixed_contexts_are_one_softmax() -> None:

@@ -20,13 +20,10 @@ def markdown(tables: Sequence[SuiteTable], results: Sequence[Result]) -> str:
 
 def _section(table: SuiteTable, sources: Sequence[Result]) -> str:
     in_paper = [column for column in table.columns if any(line.paper.get(column) for line in table.lines)]
-    other_corpus = bool(table.paper_corpus) and table.corpus != table.paper_corpus
+    ours, paper = (side.removeprefix("ours") for side in table.sides)
     heads = [""]
     for column in table.columns:
-        if column in in_paper and other_corpus:  # their figures and ours are not to be compared
-            heads += [f"{column}, {table.corpus}", f"paper, {table.paper_corpus}"]
-        else:
-            heads += [column, "paper"] if column in in_paper else [column]
+        heads += [f"{column}{ours}", paper] if column in in_paper else [column]
     lines = [
         [_plain(head) for head in heads],
         ["---"] * len(heads),
