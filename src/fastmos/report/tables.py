@@ -97,7 +97,7 @@ def suite_table(suite: SuiteTable, colors: Looks) -> str:
             continue
         if kind == "ours":
             groups.append(f'<th scope="colgroup" colspan="2">{escape(column)}</th>')
-        under.append(head(place, kind, looks[column]))
+        under.append(head(place, dict(zip(("ours", "paper"), suite.sides, strict=True))[kind], looks[column]))
     lines = []
     for line in suite.lines:
         cells = [f'><th scope="row">{key(line.name, colors, line.run)}</th>']

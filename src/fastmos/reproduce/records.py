@@ -13,7 +13,15 @@ from fastmos.files import read_json, read_lines, written_whole
 from fastmos.provenance import provenance
 
 FORMAT = 2
-KINDS = {"run": "run", "table": "learned table", "cost": "time and memory", "rank": "ranks"}  # with their labels
+KINDS = {  # with their labels
+    "run": "run",
+    "table": "learned table",
+    "cost": "time and memory",
+    "rank": "ranks",
+    "decoding": "decoding speed",
+    "gradient": "shares of the gradient",
+    "coherence": "similarity of words",
+}
 # What the parts of a result are, if it has them.
 TYPES: dict[str, type] = {
     "name": str,
@@ -22,6 +30,7 @@ TYPES: dict[str, type] = {
     "config": dict,
     "curve": list,
     "scores": dict,
+    "by_frequency": dict,
     "outputs": dict,
     "inside": dict,
     "statistics": dict,
