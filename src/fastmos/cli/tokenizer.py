@@ -78,7 +78,7 @@ def learn_arguments(parser: ArgumentParser) -> None:
 
 def learn(args: Namespace) -> None:
     """Learn a tokenizer from text (plain or gzip files, or standard input) and write it as one JSON file."""
-    from fastmos.tokenizers import TOKENIZERS, Pretokenizer
+    from fastmos.tokenizers import Pretokenizer, tokenizer_class
 
     _check_options(args)
     start = [Path(args.layout)] if args.learn and args.layout else []
@@ -90,7 +90,7 @@ def learn(args: Namespace) -> None:
     else:
         if args.merges is not None:
             given["merges"] = _read_merges(args.merges)
-        learner: Any = TOKENIZERS[args.type]
+        learner: Any = tokenizer_class(args.type)
         tokenizer = learner.learn(_lines(args.files), pretokenizer=pretokenizer, **given)
         tokenizer.save(args.output)
     if os.environ.get("RANK", "0") == "0":  # of torchrun's processes one speaks
