@@ -19,7 +19,7 @@ from fastmos.files import read_json, write_json, written_whole
 from fastmos.metrics.captions import CaptionScores, caption_scores
 from fastmos.models import Captioner, Generator
 from fastmos.search import Hypothesis
-from fastmos.tasks.base import Learn, Split, Task
+from fastmos.tasks.base import Learn, Split, Task, Texts
 from fastmos.tasks.dataset import Dataset, digest, select_lines
 from fastmos.tasks.decoding import SENTENCES, search_outputs
 from fastmos.tasks.evaluation import Evaluation, Evaluator
@@ -136,6 +136,13 @@ class Captioning(Task):
 
     metrics: ClassVar[tuple[str, ...]] = ("cider", "bleu", "nll")
     use: ClassVar[str] = "see fastmos caption"
+    train_files: ClassVar[dict[str, str]] = {"source": "train-images.txt", "target": "captions.txt"}
+    usual_settings: ClassVar[dict[str, Any]] = {
+        "data.features": "features.safetensors",
+        "training.early_stopping_metric": "nll",
+        "search.beam_size": 5,
+        "search.length_penalty": 0.6,
+    }
 
     # ---- before any work
 
@@ -190,6 +197,11 @@ class Captioning(Task):
         if not files.target:
             raise InputError(f"the run's config names no captions: data.{split}.target is empty")
         return read_captions(self.path(files.target), split, self.path(files.source) if files.source else None)
+
+    @classmethod
+    def texts(cls, split: str, source: Path | None, target: Path) -> dict[str, Texts]:
+        captions = read_captions(target, split, source)
+        return {"reference": {image: " / ".join(lines) for image, lines in captions.items()}}
 
     def text(self, split: Split, side: str = "target") -> Path:
         """Captions as text, a line each, image by image."""
