@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -65,6 +66,9 @@ class Task(ABC):
         if metric not in self.metrics:
             fitting = " or ".join(self.metrics)
             yield f"training.early_stopping_metric {metric} does not exist for {self.config.task}; set it to {fitting}"
+        board = self.config.training.log_to  # the name of its package, too
+        if board != "none" and find_spec(board) is None:
+            yield f"training.log_to {board} needs the package {board}; pip install it, or set it to none"
 
     def files(self) -> list[str]:
         """Files that training needs, as the config names them."""
