@@ -241,7 +241,7 @@ def test_records_that_were_changed_by_hand_spoil_no_page(kind: str, odd: Any, tm
 
 
 def test_an_empty_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no results there"):
+    with pytest.raises(InputError, match="no runs and no results there; fastmos train makes run folders"):
         write_report([tmp_path], tmp_path / "report.html")
     with pytest.raises(InputError, match="no such file"):
         write_report([tmp_path / "none.json"], tmp_path / "report.html")

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from fastmos.metrics.likelihood import perplexity
 from fastmos.report.charts import Bars, Curve, Look, bar_chart, grid, line_chart, named_at_ends
 from fastmos.reproduce.measurements import MEASUREMENTS
 from fastmos.reproduce.records import Result, figure_at, number
-from fastmos.reproduce.summary import SuiteTable, perplexity
+from fastmos.reproduce.summary import SuiteTable
 
 Looks = Mapping[str, Look]
 # Scores of validations, of which the first that a run has is drawn: key, label, factor to the table's unit.

@@ -132,8 +132,8 @@ def read_results(paths: Sequence[Path]) -> tuple[list[Result], list[str]]:
             except InputError as error:
                 left_out.append(str(error))
     if not found:
-        why = f"left out {left_out[0]}" if left_out else "fastmos reproduce writes them"
-        raise InputError(f"{', '.join(map(str, paths)) or 'nothing'}: no results there; {why}")
+        why = f"left out {left_out[0]}" if left_out else "fastmos train makes run folders, fastmos reproduce results"
+        raise InputError(f"{', '.join(map(str, paths)) or 'nothing'}: no runs and no results there; {why}")
     data = sorted(found.items(), key=lambda item: (item[1].get("scale") or "", item[1]["kind"], item[0].as_posix()))
     return [Result(f"r{number}", path.name, value) for number, (path, value) in enumerate(data, 1)], left_out
 

@@ -1,6 +1,5 @@
 """Records to tables: our figures beside the paper's. The command line and the report show what this finds."""
 
-import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +10,7 @@ import numpy as np
 
 from fastmos.config import parse_config
 from fastmos.errors import InputError
+from fastmos.metrics.likelihood import perplexity
 from fastmos.metrics.significance import bootstrap_bleu, bootstrap_mean
 from fastmos.reproduce.measurements import COST, Measurement
 from fastmos.reproduce.plans import Plan, group_id
@@ -23,11 +23,6 @@ HOW_TO_READ = (
     "range. Stars: differs from the first row, * p < 0.05, ** p < 0.01, by a paired bootstrap over the lines of the "
     "text. It compares these trained models and says nothing about other seeds."
 )
-
-
-def perplexity(nll: float) -> float:
-    """exp(NLL), without overflow."""
-    return math.exp(min(nll, 100.0))
 
 
 def percent(share: float) -> float:
