@@ -186,6 +186,9 @@ class Mixtape(Head):
             result[here] = self._log_softmax(rows[here], vocabulary)
         return self.shortlist.restore(result).view(*hidden.shape[:-1], self.vocab_size)
 
+    def component_log_probs(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        return hidden.new_zeros(*hidden.shape[:-1], 1), self.log_probs(hidden)[..., None, :]
+
     def _log_softmax(self, hidden: Tensor, vocabulary: Sequence[Tensor | None]) -> Tensor:
         logits = soft_capped(mixtape_logits(*self.parts(hidden), *vocabulary), self.softcap)
         return torch.log_softmax(logits, -1, dtype=exact_dtype(logits.dtype))

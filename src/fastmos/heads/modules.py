@@ -20,6 +20,7 @@ from fastmos.heads.loss import (
     head_output,
     layer_entropy,
     layer_log_probs,
+    soft_capped,
 )
 from fastmos.heads.products import Linear
 
@@ -117,6 +118,15 @@ class Head(nn.Module):
     def log_probs(self, hidden: Tensor) -> Tensor:
         """Log-probabilities [..., V]; where no gradient is asked for, in chunks of tokens."""
         return layer_log_probs(self._layer(), hidden)
+
+    def component_log_probs(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-prior [..., K] and log-probabilities [..., K, V] of every softmax by itself, to look at them one by one.
+
+        Their mixture is `log_probs`. A head that mixes before its softmax has one.
+        """
+        contexts, log_prior = self.parts(hidden)
+        logits = soft_capped(F.linear(contexts, self.weight, self.bias), self.softcap)
+        return log_prior, torch.log_softmax(logits, -1, dtype=exact_dtype(logits.dtype))
 
     def loss(
         self, hidden: Tensor, targets: Tensor, options: LossOptions, target_probs: Tensor | None = None

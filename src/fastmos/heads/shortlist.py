@@ -14,10 +14,11 @@ from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fastmos.heads.fused import Kernel, Layer, Objective
-from fastmos.heads.loss import CheckedTargets, fused, given_parts, layer_entropy, layer_log_probs
+from fastmos.heads.loss import CheckedTargets, fused, given_parts, layer_entropy, layer_log_probs, soft_capped
 from fastmos.heads.modules import ContextKind, Contexts, MixtureOfSoftmaxes
 
 Tokens = int | Sequence[int] | Tensor  # the first so many tokens, or these
@@ -192,6 +193,17 @@ class ShortlistMixture(MixtureOfSoftmaxes):
     def log_probs(self, hidden: Tensor) -> Tensor:
         listed, tail = self.shortlist_log_probs(hidden)
         return self.shortlist.restore(torch.cat([listed, self.tail_log_probs(hidden) + tail[..., None]], -1))
+
+    def component_log_probs(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Every softmax has its own probability of the tail, and shares the softmax over the tail with the others."""
+        contexts, log_prior = self.parts(hidden)
+        weight, bias = self._mixture().vocabulary
+        assert weight is not None
+        logits = soft_capped(F.linear(contexts, weight, bias), self.softcap)
+        listed, tail = torch.log_softmax(logits, -1, dtype=log_prior.dtype).tensor_split([-1], -1)  # [..., K, F | 1]
+        return log_prior, self.shortlist.restore(
+            torch.cat([listed, tail + self.tail_log_probs(hidden)[..., None, :]], -1)
+        )
 
     @torch.no_grad()
     def partial_log_probs(self, hidden: Tensor) -> Tensor | PartialLogProbs:
