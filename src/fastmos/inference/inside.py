@@ -124,7 +124,10 @@ def _choices_at(head: Head, hidden: Tensor, tokens: list[int], ends: list[bool],
         strict=True,
     )
     apart = _top(components.flatten(0, 1), tokenizer) if count > 1 else []
-    return [Choice(*one, apart[row * count : (row + 1) * count]) for row, one in enumerate(each)]
+    return [
+        Choice(token, end, log_prob, prior, share, top, apart[row * count : (row + 1) * count])
+        for row, (token, end, log_prob, prior, share, top) in enumerate(each)
+    ]
 
 
 def _top(log_probs: Tensor, tokenizer: Tokenizer) -> list[list[Guess]]:
@@ -170,20 +173,19 @@ def _shown(tokens: Sequence[int], tokenizer: Tokenizer) -> list[str]:
 def _read(run: Run, batch: Batch) -> tuple[Tensor, Tensor | None]:
     """The hidden states [B, T, D] of a batch, and the weights [B, T, S] with which the decoder reads the source."""
     body = run.model.body
-    watched = body.decoder if isinstance(body, AttentionLSTM) else None
-    if isinstance(body, Transformer):
-        watched = body.decoder[-1].source  # type: ignore[union-attr]
-    if watched is None:
-        return body(batch)[0], None
-    assert isinstance(watched, nn.Module)
-    with _watched(watched) as calls:
-        hidden, _ = body(batch)
     if isinstance(body, AttentionLSTM):
+        with _watched(body.decoder) as calls:
+            hidden, _ = body(batch)
         start = body.start(batch)
         queries = torch.cat([output[0] for _, output in calls], 1)  # [B, T, D] at once, or step by step if fed
         return hidden, torch.baddbmm(start.padding, queries, start.memory.transpose(1, 2)).softmax(2)
-    ((x, keys_values, mask), _) = calls[0]
-    query = watched.query(x).unflatten(2, (watched.num_heads, -1)).transpose(1, 2)  # type: ignore[operator]
+    if not isinstance(body, Transformer):
+        return body(batch)[0], None
+    last: Any = body.decoder[-1]
+    with _watched(last.source) as calls:
+        hidden, _ = body(batch)
+    x, keys_values, mask = calls[0][0]
+    query = last.source.query(x).unflatten(2, (last.source.num_heads, -1)).transpose(1, 2)  # [B, H, T, D/H]
     scores = query @ keys_values[0].transpose(2, 3) / query.shape[3] ** 0.5  # [B, H, T, S]
     return hidden, scores.masked_fill(~mask, -torch.inf).softmax(3).mean(1)  # of the last layer, over its heads
 
