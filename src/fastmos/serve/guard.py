@@ -13,7 +13,7 @@ from fastmos.serve.metrics import Metrics
 
 BODY_SECONDS = 10.0  # in which a request's body has to arrive
 HELD = 250_000_000  # bytes of bodies that arrive at the same time
-DRAINED = 4  # times the largest body, read and thrown away so that the client hears why it is refused
+DRAINED = 32_000_000  # bytes of a body that are read and thrown away, so that the client hears why it is refused
 HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -66,12 +66,12 @@ class Guard:
         limit = self.limits.body_bytes(scope["path"])
         too_large = Refusal(413, f"the body of the request is larger than {limit:,} bytes; send less at once")
         given = dict(scope["headers"]).get(b"content-length", b"0")
-        if given.isdigit() and int(given) > DRAINED * limit:
+        if given.isdigit() and int(given) > max(DRAINED, limit):
             raise too_large
         body, size, more = bytearray(), 0, True
         try:
             async with asyncio.timeout(BODY_SECONDS):
-                while more and size <= DRAINED * limit:
+                while more and size <= max(DRAINED, limit):
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         raise ConnectionError

@@ -1,6 +1,7 @@
 """The process: load runs, listen, serve until a signal, answer what waits, end."""
 
 import asyncio
+import os
 import signal
 import socket
 from collections.abc import Sequence
@@ -9,6 +10,7 @@ from types import FrameType
 
 import h11
 import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fastmos.errors import InputError
@@ -60,8 +62,18 @@ def serve(runs: Sequence[Path], host: str, port: int, device: str | None, limits
     listening = listen(host, port)  # first, so that a port in use is said before the runs are loaded
     served = load_served(runs, device)
     metrics = Metrics()
-    config = uvicorn.Config(
-        create_app(served, limits, metrics),
+    app = create_app(served, limits, metrics)
+    names = ", ".join(one.name for one in served)
+    shown = f"[{host}]" if ":" in host else host
+    print(f"http://{shown}:{listening.getsockname()[1]} serves {names}; Ctrl-C ends", flush=True)
+    Server(configure(app, limits)).run([listening])
+    print(f"answered {metrics.requests:,} requests", flush=True)
+
+
+def configure(app: ASGIApp, limits: Limits) -> uvicorn.Config:
+    """How the application is run."""
+    return uvicorn.Config(
+        app,
         http=Patient,
         ws="none",
         lifespan="on",
@@ -73,11 +85,6 @@ def serve(runs: Sequence[Path], host: str, port: int, device: str | None, limits
         timeout_keep_alive=30,
         timeout_graceful_shutdown=int(limits.seconds) + 5,
     )
-    names = ", ".join(one.name for one in served)
-    shown = f"[{host}]" if ":" in host else host
-    print(f"http://{shown}:{listening.getsockname()[1]} serves {names}; Ctrl-C ends", flush=True)
-    Server(config).run([listening])
-    print(f"answered {metrics.requests:,} requests", flush=True)
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -88,5 +95,7 @@ def listen(host: str, port: int) -> socket.socket:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=1024)
     except OSError as error:
-        said = (error.strerror or str(error)).lower()
-        raise InputError(f"cannot listen at {host}, port {port} ({said}); give another --host or --port") from None
+        said = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
+        raise InputError(
+            f"cannot listen at {host}, port {port} ({said.lower()}); give another --host or --port"
+        ) from None

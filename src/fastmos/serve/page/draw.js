@@ -2,6 +2,7 @@
 // read, and the other outputs. Text of models and users is only ever set as textContent.
 
 const END = "⟨eos⟩";
+let tokens = 0; // drawn so far: each has an id
 
 export function make(tag, className, text) {
   const made = document.createElement(tag);
@@ -51,11 +52,11 @@ export class Card {
     this.element = document.getElementById("card").content.firstElementChild.cloneNode(true);
     this.part = name => this.element.querySelector(name);
     this.model = model;
-    const tokens = this.part(".tokens");
-    tokens.addEventListener("keydown", event => this.#key(event));
-    tokens.addEventListener("focus", () => this.select(this.#chosen));
+    const strip = this.part(".tokens");
+    strip.addEventListener("keydown", event => this.#key(event));
+    strip.addEventListener("focus", () => this.select(this.#chosen));
     for (const name of ["pointerover", "click"]) {
-      tokens.addEventListener(name, event => {
+      strip.addEventListener(name, event => {
         const token = event.target.closest("[role=option]");
         if (token) this.select(Number(token.dataset.place));
       });
@@ -163,10 +164,15 @@ export class Card {
 
   #tokens() {
     const words = [];
-    let word = make("span", "word");
+    const open = () => {
+      const made = make("span", "word");
+      made.setAttribute("role", "group"); // of a listbox's options; others are not allowed between the two
+      return made;
+    };
+    let word = open();
     this.#choices.forEach((choice, place) => {
       const token = make("span", "token");
-      token.id = `${this.model.name}-${Math.random().toString(36).slice(2)}`;
+      token.id = `token-${++tokens}`;
       token.setAttribute("role", "option");
       token.dataset.place = String(place);
       const text = this.#is_next(place) ? "next" : shown(choice.token, choice.ends_word);
@@ -182,7 +188,7 @@ export class Card {
       word.append(token);
       if (choice.ends_word || choice.token === END) {
         words.push(word, document.createTextNode(" "));
-        word = make("span", "word");
+        word = open();
       }
     });
     words.push(word);
