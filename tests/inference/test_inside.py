@@ -125,13 +125,28 @@ def test_attention_reads_the_source_in_step_with_the_output(model: dict[str, Any
 
 
 def test_the_attention_of_a_transformer_is_that_of_its_last_layer(digits: Path) -> None:
-    """Where all source tokens look alike to it, all weigh the same; where one key is large, that one is read."""
+    """The weights are those with which torch reads the values, seen with values that count the source tokens."""
     run = untrained(digits, {"model": TRANSFORMER})
-    attention: Any = run.model.body.decoder[-1].source  # type: ignore[union-attr,index]
+    read: Any = run.model.body.decoder[-1].source  # type: ignore[union-attr,index]
+    seen: list[torch.Tensor] = []
+
+    def count(module: Any, given: Any) -> Any:
+        x, keys_values, mask = given
+        keys, values = keys_values
+        one_hot = torch.eye(4).expand(*values.shape[:2], 4, 4)  # [B, H, S, D/H], D/H is 4 too
+        query = module.query(x).unflatten(2, (2, -1)).transpose(1, 2)
+        seen.append(torch.nn.functional.scaled_dot_product_attention(query, keys, one_hot, mask).mean(1))
+
+    handle = read.register_forward_pre_hook(count)
+    tokens = run.target.encode("1 2")
+    run.score(["3 1 2"], ["1 2"])
+    handle.remove()
+    (found,) = explain(run, [tokens], line="3 1 2")
+    torch.testing.assert_close(torch.tensor(found.attention), seen[0][0], atol=1e-3, rtol=0)
     with torch.no_grad():
-        attention.query.weight.zero_()
-        attention.query.bias.zero_()
-    (even,) = explain(run, [run.target.encode("1 2")], line="3 1 2")
+        read.query.weight.zero_()
+        read.query.bias.zero_()
+    (even,) = explain(run, [tokens], line="3 1 2")  # all source tokens look alike
     assert even.attention == [[0.25] * 4] * 3
 
 

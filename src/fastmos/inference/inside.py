@@ -1,12 +1,11 @@
 """What a model does inside, token by token: the weights of its mixture, what each softmax would say, its attention."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fastmos.data.batches import Batch, SentenceBatches
 from fastmos.data.tokenized import TokenizedText
@@ -173,32 +172,34 @@ def _shown(tokens: Sequence[int], tokenizer: Tokenizer) -> list[str]:
 def _read(run: Run, batch: Batch) -> tuple[Tensor, Tensor | None]:
     """The hidden states [B, T, D] of a batch, and the weights [B, T, S] with which the decoder reads the source."""
     body = run.model.body
+    hidden: Tensor = body(batch)[0]
     if isinstance(body, AttentionLSTM):
-        with _watched(body.decoder) as calls:
-            hidden, _ = body(batch)
-        start = body.start(batch)
-        queries = torch.cat([output[0] for _, output in calls], 1)  # [B, T, D] at once, or step by step if fed
-        return hidden, torch.baddbmm(start.padding, queries, start.memory.transpose(1, 2)).softmax(2)
-    if not isinstance(body, Transformer):
-        return body(batch)[0], None
-    last: Any = body.decoder[-1]
-    with _watched(last.source) as calls:
-        hidden, _ = body(batch)
-    x, keys_values, mask = calls[0][0]
-    query = last.source.query(x).unflatten(2, (last.source.num_heads, -1)).transpose(1, 2)  # [B, H, T, D/H]
-    scores = query @ keys_values[0].transpose(2, 3) / query.shape[3] ** 0.5  # [B, H, T, S]
-    return hidden, scores.masked_fill(~mask, -torch.inf).softmax(3).mean(1)  # of the last layer, over its heads
+        return hidden, _lstm_attention(body, batch)
+    return hidden, _transformer_attention(body, batch) if isinstance(body, Transformer) else None
 
 
-@contextmanager
-def _watched(module: nn.Module) -> Iterator[list[tuple[Any, Any]]]:
-    """The arguments and outputs of each call of a module."""
-    calls: list[tuple[Any, Any]] = []
-    handle = module.register_forward_hook(lambda _, given, output: calls.append((given, output)))
-    try:
-        yield calls
-    finally:
-        handle.remove()
+def _lstm_attention(body: AttentionLSTM, batch: Batch) -> Tensor:
+    """Step by step, as an LSTM that is fed its last output has to go."""
+    state, queries = body.start(batch), []
+    for tokens in batch.inputs.unbind(1):
+        _, state = body.step(tokens, state)
+        queries.append(state.hidden[-1])  # [B, D]
+    return torch.baddbmm(state.padding, torch.stack(queries, 1), state.memory.transpose(1, 2)).softmax(2)
+
+
+def _transformer_attention(body: Transformer, batch: Batch) -> Tensor:
+    """Of the last layer, the mean over its heads: its queries and keys, as in its forward pass."""
+    memory, mask = body._encode(batch)  # [B, S, D], [B, 1, 1, S]
+    *before, last = body._decoder()
+    x = body._embed(body.embedding, batch.inputs)  # [B, T, D]
+    for layer in before:
+        x = layer(x, layer.source.keys_values(memory), mask)
+    y = last.before(x, 0)
+    x = last.after(x, last.own(y, last.own.keys_values(y), causal=True), 0)
+    query = last.source.query(last.before(x, 1)).unflatten(2, (last.source.num_heads, -1)).transpose(1, 2)
+    keys, _ = last.source.keys_values(memory)  # [B, H, S, D/H]
+    scores = query @ keys.transpose(2, 3) / query.shape[3] ** 0.5  # [B, H, T, S]
+    return scores.masked_fill(~mask, -torch.inf).softmax(3).mean(1)
 
 
 def _rounded(matrix: Tensor) -> list[list[float]]:

@@ -169,7 +169,7 @@ def sentence_about(errors: list[Any], known: dict[str, Any]) -> str:
         return f"'{name}' is missing" if name else "the request has no body; send a JSON object"
     if error["type"] == "extra_forbidden":
         return f"there is no field '{name}'{did_you_mean(name, known, 'GET /docs lists the fields')}"
-    if error["type"] == "invalid_key":
+    if error["type"] == "string_unicode" and not where:
         return "the name of a field is not text; GET /docs lists the fields"
     said = str(error["msg"]).removeprefix("Value error, ")
     said = f"{said[:1].lower()}{said[1:]}"
