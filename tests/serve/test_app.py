@@ -20,11 +20,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from fastmos.serve import app as app_module
 from fastmos.serve import guard
 from fastmos.serve import server as server_module
 from fastmos.serve.app import PAGES
 from fastmos.serve.limits import Limits
-from fastmos.serve.models import Served, Translate
+from fastmos.serve.models import Served, Translate, load_served
 from tests.serve.running import Answered, Running
 
 choose = random.Random(0)
@@ -48,7 +49,6 @@ def run_of(served: Sequence[Served], name: str) -> Any:
 def test_requests_that_arrive_together_are_answered_each_for_itself(server: Running, served: list[Served]) -> None:
     run = run_of(served, "mixture")
     alone = [run.translate([line], nbest=2)[0] for line in LINES]
-    before = server.metrics.text({}).count("\n")
 
     def ask(line: str) -> Answered:
         return server.post("/translate", {"model": "mixture", "lines": [line], "nbest": 2, "scores": True})
@@ -65,7 +65,7 @@ def test_requests_that_arrive_together_are_answered_each_for_itself(server: Runn
             assert output["score"] == pytest.approx(one.score, abs=1e-4)
     sizes = re.findall(r'fastmos_batch_items_bucket{le="1"} (\d+)', server.metrics.text({}))
     total = re.findall(r"fastmos_batch_items_count{} (\d+)", server.metrics.text({}))
-    assert int(sizes[0]) < int(total[0]) and before  # some were worked on together
+    assert int(sizes[0]) < int(total[0])  # some were worked on together
 
 
 def test_many_lines_of_one_request_keep_their_order(server: Running, served: list[Served]) -> None:
@@ -139,8 +139,6 @@ def test_models_and_health(server: Running, folders: list[Path]) -> None:
 
 
 def test_runs_of_the_same_name_are_told_apart(folders: list[Path], tmp_path: Path) -> None:
-    from fastmos.serve.models import load_served
-
     found = load_served([folders[0], folders[0], Path(f"{folders[0]}/../lm/")], "cpu")
     assert [one.name for one in found] == ["mixture", "mixture-2", "lm"]
 
@@ -258,6 +256,23 @@ def test_a_large_image_is_refused_before_it_is_decoded(served: list[Served], sma
             "image: 600 x 600 pixels are more than 20,000; make it smaller",
         )
         assert server.upload(picture(90)).status == 413  # 24 kB
+
+
+def test_images_that_wait_to_be_decoded_are_few(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, real = threading.Event(), Served.square
+
+    def square(model: Served, image: Any) -> Any:
+        gate.wait(30)
+        return real(model, image)
+
+    monkeypatch.setattr(Served, "square", square)
+    monkeypatch.setattr(app_module, "IMAGES", 2)
+    with ThreadPoolExecutor(5) as pool:
+        asked = [pool.submit(server.upload, picture(40, seed)) for seed in range(5)]
+        until(lambda: sum(one.done() for one in asked) == 3)
+        gate.set()
+        statuses = sorted(one.result().status for one in asked)
+    assert statuses == [200, 200, 429, 429, 429]
 
 
 json_values = st.recursive(

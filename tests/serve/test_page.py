@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from fastmos.serve.limits import Limits
 from fastmos.serve.models import Served
 from tests.serve.browser import Browser, find_browser
 from tests.serve.running import Running
@@ -275,8 +276,6 @@ def test_the_list_of_operations_works_offline(page: Browser, server: Running) ->
 
 
 def test_a_server_that_is_gone_is_said(opened: Browser, served: list[Served]) -> None:
-    from fastmos.serve.limits import Limits
-
     with Running(served, Limits()) as server:
         opened.open(server.address)
         opened.wait("document.querySelectorAll('#tabs button').length === 3")

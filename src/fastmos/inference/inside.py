@@ -199,7 +199,8 @@ def _transformer_attention(body: Transformer, batch: Batch) -> Tensor:
     query = last.source.query(last.before(x, 1)).unflatten(2, (last.source.num_heads, -1)).transpose(1, 2)
     keys, _ = last.source.keys_values(memory)  # [B, H, S, D/H]
     scores = query @ keys.transpose(2, 3) / query.shape[3] ** 0.5  # [B, H, T, S]
-    return scores.masked_fill(~mask, -torch.inf).softmax(3).mean(1)
+    weights: Tensor = scores.masked_fill(~mask, -torch.inf).softmax(3).mean(1)
+    return weights
 
 
 def _rounded(matrix: Tensor) -> list[list[float]]:

@@ -47,6 +47,7 @@ PAGES = {  # path -> file and type
     "/page.css": ("page.css", "text/css"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
+IMAGES = 32  # files in memory that wait to be decoded
 PROBLEMS: dict[int | str, dict[str, Any]] = {status: {"model": Problem} for status in (400, 404, 413, 422, 429, 503)}
 
 
@@ -62,6 +63,7 @@ class Desk:
         self.limits, self.metrics = limits, metrics
         self.batcher = Batcher(limits.queue, metrics.batch)
         self.decoder = ThreadPoolExecutor(1, "decoder")  # of images: one at a time, since they are large in memory
+        self.decoding = 0
 
     def find(self, name: str | None, *tasks: str) -> Served:
         """The run of this name, or the only one, which has to be for one of these tasks."""
@@ -114,8 +116,14 @@ class Desk:
 
     async def decode(self, model: Served, data: bytes) -> Any:
         """What the model's backbone sees of an image file."""
-        work = partial(uploads.square, model, data, self.limits.pixels)
-        return await asyncio.get_running_loop().run_in_executor(self.decoder, work)
+        if self.decoding >= IMAGES:
+            raise Refusal(429, f"{IMAGES} images wait to be decoded; try again in a moment")
+        self.decoding += 1
+        try:
+            work = partial(uploads.square, model, data, self.limits.pixels)
+            return await asyncio.get_running_loop().run_in_executor(self.decoder, work)
+        finally:
+            self.decoding -= 1
 
     def close(self) -> None:
         self.batcher.close()
