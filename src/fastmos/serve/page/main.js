@@ -22,7 +22,7 @@ class Panel {
     const slot = { card: this.card(model), latest: new Latest() };
     const choose = slot.card.part(".choose select");
     choose.append(...this.known.map(one => new Option(one.name, one.name, false, one === model)));
-    slot.card.element.classList.toggle("only", this.known.length < 2);
+    slot.card.part(".choose").hidden = this.known.length < 2 || this.slots.length > 0; // the second: "compare with"
     choose.addEventListener("change", () => {
       slot.card.model = this.known.find(one => one.name === choose.value);
       this.ask(slot);
