@@ -1,5 +1,6 @@
 """The application: every client gets what the run gives for its lines alone, or a status and one sentence."""
 
+import gc
 import io
 import json
 import random
@@ -357,7 +358,7 @@ def until(condition: Any) -> None:
 
 
 def test_a_full_queue_is_said_and_a_client_that_leaves_frees_its_place(
-    served: list[Served], small_limits: Limits, monkeypatch: pytest.MonkeyPatch
+    served: list[Served], small_limits: Limits, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     slow = Slow(monkeypatch)
     with Running(served, replace(small_limits, seconds=30.0)) as server:
@@ -387,6 +388,8 @@ def test_a_full_queue_is_said_and_a_client_that_leaves_frees_its_place(
         assert (answers[0].status, late[0].status) == (200, 200)
         assert not {"5", "6", "7"} & set(chain.from_iterable(slow.seen))  # nobody worked for who had left
         assert "fastmos_clients_left_total 1" in server.get("/metrics").message
+    gc.collect()  # what asyncio complains of, it complains of then
+    assert [record.getMessage() for record in caplog.records] == []
 
 
 def test_time_is_limited(served: list[Served], small_limits: Limits, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,15 +80,12 @@ class Desk:
     async def ask(self, request: Request, kind: Kind, items: Sequence[Any], sizes: Sequence[int]) -> list[Any]:
         """The answer to each item; they leave the queue if the client leaves or time is up."""
         futures = self.batcher.submit(kind, items, sizes)
-        answers: asyncio.Future[list[Any]] = asyncio.gather(*map(asyncio.wrap_future, futures), return_exceptions=True)
-        gone: asyncio.Future[None] = asyncio.create_task(_until_gone(request))
-        both: list[asyncio.Future[Any]] = [answers, gone]
+        answers = asyncio.create_task(_all(futures))
+        gone = asyncio.create_task(_until_gone(request))
+        both: list[asyncio.Task[Any]] = [answers, gone]
         try:
             await asyncio.wait(both, timeout=self.limits.seconds, return_when=asyncio.FIRST_COMPLETED)
             if answers.done():
-                for error in answers.result():
-                    if isinstance(error, BaseException):
-                        raise error
                 return answers.result()
             if gone.done():
                 self.metrics.left()
@@ -328,6 +325,10 @@ def _explanation(found: Explanation) -> dict[str, Any]:
 
 def _either(tasks: Sequence[str]) -> str:
     return " or ".join(tasks)
+
+
+async def _all(futures: "Sequence[Future[Any]]") -> list[Any]:
+    return [await asyncio.wrap_future(future) for future in futures]
 
 
 def _cancel(futures: "Sequence[Future[Any]]") -> None:

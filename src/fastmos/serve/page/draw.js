@@ -28,10 +28,14 @@ function most(values) {
   return values.indexOf(Math.max(...values));
 }
 
-// The token, before the end, that was said with the lowest probability: the one to look at first.
-function leastSure(choices) {
-  const sure = choices.slice(0, -1).map(choice => choice.log_prob ?? -Infinity);
-  return sure.length ? sure.indexOf(Math.min(...sure)) : 0;
+// The token to look at first, before the end: where the softmaxes differ most in their share and what was expected of
+// them; with one softmax, where it was least sure.
+function mostTelling(choices) {
+  const surprise = choice =>
+    choice.prior.length > 1
+      ? choice.prior.reduce((sum, prior, softmax) => sum + Math.abs(prior - choice.responsibility[softmax]), 0)
+      : -(choice.log_prob ?? -Infinity);
+  return choices.length > 1 ? most(choices.slice(0, -1).map(surprise)) : 0;
 }
 
 function part(name, share, softmax, count) {
@@ -123,7 +127,7 @@ export class Card {
     this.#tokens();
     this.#legend();
     this.#attention(source, attention);
-    this.select(this.next ? choices.length - 1 : leastSure(choices));
+    this.select(this.next ? choices.length - 1 : mostTelling(choices));
   }
 
   // Show what each softmax would have said in the place of a token.
