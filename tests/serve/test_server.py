@@ -149,3 +149,15 @@ def test_what_cannot_be_served_is_said_in_a_sentence(folders: list[Path], run_co
     ]:
         done = run_command("serve", *words)
         assert done.code == 2 and said in done.err and done.err.count("\n") == 1, done.err
+
+
+@pytest.mark.parametrize("package", ["fastapi", "uvicorn", "python_multipart"])
+def test_a_missing_package_is_said(
+    package: str, folders: list[Path], run_command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    done = run_command("serve", folders[0], "--port", "0")
+    assert (done.code, done.err) == (
+        2,
+        f"fastmos: this needs the package {package}, which is not installed; pip install 'fastmos[serve]'\n",
+    )

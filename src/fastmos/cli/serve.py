@@ -26,8 +26,12 @@ def add_arguments(parser: Arguments) -> None:
 def run(args: Namespace) -> None:
     """Serve runs over HTTP, with a page to try them: translations, captions, scores, text."""
     with needs_extra():
-        from fastmos.serve.limits import Limits
-        from fastmos.serve.server import serve
+        import fastapi  # noqa: F401
+        import python_multipart  # noqa: F401
+        import uvicorn  # noqa: F401
+    from fastmos.serve.limits import Limits
+    from fastmos.serve.server import serve
+
     for name in ("max_image_mb", "timeout"):
         if getattr(args, name) <= 0:
             raise InputError(f"--{name.replace('_', '-')} is {getattr(args, name):g}; give a positive number")
