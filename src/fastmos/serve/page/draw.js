@@ -258,7 +258,8 @@ export class Card {
     const list = make("ul", "guesses");
     for (const [token, prob] of guesses) {
       const item = make("li", token === choice.token && !this.#is_next(this.#chosen) ? "guess same" : "guess");
-      const inner = this.next && token !== END ? make("button") : make("span");
+      const word = !token.endsWith("@@") && !token.startsWith("⟨"); // a piece of a word cannot stand in a text
+      const inner = this.next && word ? make("button") : make("span");
       inner.append(make("span", "text", guessed(token)), make("span", "quiet", percent(prob)));
       inner.style.setProperty("--share", String(prob));
       if (inner.tagName === "BUTTON") {

@@ -156,12 +156,10 @@ class LanguageModel extends Typed {
     card.show([{ text: this.field.value, score: null }], [answer.inside], `${milliseconds} ms`);
   }
 
-  // A token that was clicked goes to the end of the text; one within a word leaves it open.
-  #pick(token) {
-    const open = token.endsWith("@@");
-    const gap = this.open || !this.field.value || this.field.value.endsWith(" ") ? "" : " ";
-    this.open = open;
-    this.set(this.field.value + gap + token.replace(/@@$/, ""));
+  // A word that was clicked goes to the end of the text.
+  #pick(word) {
+    const text = this.field.value.trimEnd();
+    this.set(text ? `${text} ${word}` : word);
   }
 
   async #more(card, temperature) {
