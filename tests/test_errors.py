@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NAMES = {  # distributions whose package has another name
     "pyyaml": "yaml",
     "pillow": "PIL",
+    "python-multipart": "python_multipart",
     "subword-nmt": "subword_nmt",
     "efficientnet-lite-pytorch": "efficientnet_lite_pytorch",
 }

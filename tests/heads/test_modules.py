@@ -182,6 +182,19 @@ def test_loss_is_that_of_the_log_probabilities(
         torch.testing.assert_close(head(hidden, targets, **options).loss, plain.loss)
 
 
+@EVERY_HEAD
+def test_the_softmaxes_by_themselves_mix_to_the_whole(case: str) -> None:
+    head = new_head(case, 6, 11, embedding_size=5).double()
+    hidden = torch.randn(2, 4, 6, dtype=torch.float64)
+    log_prior, log_probs = head.component_log_probs(hidden)
+    assert log_probs.shape == (2, 4, head.softmaxes if type(head) is not Mixtape else 1, 11)
+    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones_like(log_prior))
+    torch.testing.assert_close((log_prior[..., None] + log_probs).logsumexp(-2), head(hidden))
+    if log_prior.shape[-1] > 1:
+        torch.testing.assert_close(log_prior.exp(), head.mixture_weights(hidden))
+        assert (log_probs[..., 0, :] - log_probs[..., 1, :]).abs().max() > 1e-3  # they differ
+
+
 @pytest.fixture(params=[True, False], ids=["picked", "scaled"])
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ignored tokens left out, as on a CPU, and scaled by 0, as elsewhere."""

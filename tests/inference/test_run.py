@@ -11,6 +11,7 @@ import torch
 
 from fastmos.checkpoints import read_tensors, write_tensors
 from fastmos.errors import InputError
+from fastmos.inference.inside import explain
 from fastmos.inference.run import Run, average, load
 from fastmos.run_folder import RunFolder
 
@@ -151,6 +152,23 @@ def test_samples_depend_on_the_seed_alone(language_model: Run) -> None:
     assert made[0] == made[1] != made[2]
     assert len(made[0]) == 5
     assert len(set(language_model.sample(5, temperature=1e-4))) == 1  # always the likeliest token
+
+
+@pytest.mark.parametrize("prompt", ["", "1", "1 2 3"])
+def test_a_prompt_is_continued_token_by_token(prompt: str, language_model: Run) -> None:
+    """At a low temperature with the likeliest token, as the whole text at once says."""
+    (made,) = language_model.sample(1, temperature=1e-4, prompt=prompt)
+    tokens, eos = language_model.target.encode(prompt), language_model.target.eos
+    for token in [*language_model.target.encode(made), eos][: language_model.config.search.max_length]:
+        (found,) = explain(language_model, [tokens])
+        assert found.choices[-1].mixture[0][0] == language_model.target.id_to_token(token)
+        tokens.append(token)
+
+
+def test_samples_of_a_prompt_depend_on_both(language_model: Run) -> None:
+    first = language_model.sample(20, prompt="7 8", seed=1)
+    assert first == language_model.sample(20, prompt="7 8", seed=1)
+    assert first not in (language_model.sample(20, seed=1), language_model.sample(20, prompt="7 8", seed=2))
 
 
 def test_lines_and_a_split_are_evaluated_alike(translator: Run, trained: Path) -> None:

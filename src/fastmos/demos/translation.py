@@ -203,7 +203,11 @@ Figures and more translations: {folder / "report.html"}
 
 Now type German sentences of that world:
 
-    fastmos translate {folder / "mixture"}""")
+    fastmos translate {folder / "mixture"}
+
+Or see in a browser which softmax says each word, with both models side by side:
+
+    fastmos serve {folder / "softmax"} {folder / "mixture"}""")
 
 
 def table(record: Mapping[str, Any]) -> str:

@@ -192,6 +192,9 @@ class Mixtape(Head):
 
         return self.shortlist.restore(in_chunks(formula, hidden, self.weight))
 
+    def component_log_probs(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        return hidden.new_zeros(*hidden.shape[:-1], 1), self.log_probs(hidden)[..., None, :]
+
     def _fused(
         self, hidden: Tensor, targets: CheckedTargets, objective: Objective, per_token: bool
     ) -> tuple[Tensor, Tensor]:

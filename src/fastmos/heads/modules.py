@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fastmos.heads.fused import Layer
 from fastmos.heads.kernel import Kernel, Objective, exact_dtype
-from fastmos.heads.log_probs import layer_log_probs
+from fastmos.heads.log_probs import layer_log_probs, soft_capped
 from fastmos.heads.loss import HeadOutput, best_tokens, fused, head_output, layer_entropy
 from fastmos.heads.products import Linear
 from fastmos.heads.targets import CheckedTargets, LossOptions, Reduction, SmoothingKind, check_targets
@@ -108,6 +108,15 @@ class Head(nn.Module):
     def log_probs(self, hidden: Tensor) -> Tensor:
         """Log-probabilities [..., V]; where no gradient is asked for, in chunks of tokens."""
         return layer_log_probs(self._layer(), hidden)
+
+    def component_log_probs(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-prior [..., K] and log-probabilities [..., K, V] of every softmax by itself, to look at them one by one.
+
+        Their mixture is `log_probs`. A head that mixes before its softmax has one.
+        """
+        contexts, log_prior = self.parts(hidden)
+        logits = soft_capped(F.linear(contexts, self.weight, self.bias), self.softcap)
+        return log_prior, torch.log_softmax(logits, -1, dtype=exact_dtype(logits.dtype))
 
     def loss(
         self, hidden: Tensor, targets: Tensor, options: LossOptions, target_probs: Tensor | None = None

@@ -137,8 +137,21 @@ class SharedTailMixture(ShortlistHead):
     def log_probs(self, hidden: Tensor) -> Tensor:
         return self.shortlist.restore(in_chunks(self._log_probs, hidden, self.weight))
 
+    def component_log_probs(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Every softmax divides the tail's logits, which all share, by its own sum."""
+        logits, others, log_prior, norm = self._logits(hidden)
+        log_probs = torch.cat([logits - norm[..., None], others[..., None, :] - norm[..., None]], -1)  # [..., K, V]
+        return log_prior, self.shortlist.restore(log_probs)
+
     def _log_probs(self, hidden: Tensor) -> Tensor:
         """By the formula, the shortlist first."""
+        logits, others, log_prior, norm = self._logits(hidden)
+        factor = log_prior - norm
+        listed = torch.logsumexp(logits + factor[..., None], -2)
+        return torch.cat([listed, others + factor.logsumexp(-1, keepdim=True)], -1)
+
+    def _logits(self, hidden: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Logits [..., K, F] of the shortlist and [..., V - F] of the others, log-prior and log Z_k [..., K]."""
         contexts, log_prior, context = self.all_parts(hidden)
         weight, other_weight = self.shortlist.split(self.weight)
         bias, other_bias = (None, None) if self.bias is None else self.shortlist.split(self.bias)
@@ -146,10 +159,7 @@ class SharedTailMixture(ShortlistHead):
         others = soft_capped(linear(context[..., 0, :], other_weight, other_bias), self.softcap)  # [..., V - F]
         logits, others, log_prior = (one.to(exact_dtype(one.dtype)) for one in (logits, others, log_prior))
         log_z = others.logsumexp(-1, keepdim=True)  # [..., 1]
-        norm = torch.logaddexp(logits.logsumexp(-1), log_z)  # [..., K] log Z_k
-        factor = log_prior - norm
-        listed = torch.logsumexp(logits + factor[..., None], -2)
-        return torch.cat([listed, others + factor.logsumexp(-1, keepdim=True)], -1)
+        return logits, others, log_prior, torch.logaddexp(logits.logsumexp(-1), log_z)
 
     def _fused(
         self, hidden: Tensor, targets: CheckedTargets, objective: Objective, per_token: bool

@@ -14,11 +14,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fastmos.heads.fused import Layer
 from fastmos.heads.kernel import Kernel, Objective
-from fastmos.heads.log_probs import layer_log_probs
+from fastmos.heads.log_probs import layer_log_probs, soft_capped
 from fastmos.heads.loss import fused, given_parts, layer_entropy
 from fastmos.heads.modules import ContextKind, Contexts, MixtureOfSoftmaxes
 from fastmos.heads.targets import CheckedTargets
@@ -242,6 +243,17 @@ class ShortlistMixture(ShortlistHead):
     def log_probs(self, hidden: Tensor) -> Tensor:
         listed, tail = self.shortlist_log_probs(hidden)
         return self.shortlist.restore(torch.cat([listed, self.tail_log_probs(hidden) + tail[..., None]], -1))
+
+    def component_log_probs(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Every softmax has its own probability of the tail, and shares the softmax over the tail with the others."""
+        contexts, log_prior = self.parts(hidden)
+        bias = None if self.bias is None else self.shortlist.listed(self.bias)
+        layer = self._mixture(self.shortlist.listed(self.weight), bias)
+        logits = soft_capped(F.linear(contexts, layer.weight, layer.bias), self.softcap)
+        listed, tail = torch.log_softmax(logits, -1, dtype=log_prior.dtype).tensor_split([-1], -1)  # [..., K, F | 1]
+        return log_prior, self.shortlist.restore(
+            torch.cat([listed, tail + self.tail_log_probs(hidden)[..., None, :]], -1)
+        )
 
     @torch.no_grad()
     def partial_log_probs(self, hidden: Tensor) -> Tensor | PartialLogProbs:

@@ -37,6 +37,7 @@ class Output:
     text: str
     log_prob: float  # of its tokens and eos
     score: float  # with the length penalty: what the search ranks by
+    tokens: Sequence[int] = ()  # without eos
 
 
 def load(folder: Path | str, device: str | None = None) -> "Run":
@@ -127,9 +128,11 @@ class Run:
         found = self.task.caption_features(self.model, features, self._search(beam_size, nbest), nbest)
         return self._outputs(found)
 
-    def sample(self, lines: int, *, temperature: float = 1.0, top_p: float | None = None, seed: int = 0) -> list[str]:
-        """Lines sampled from a language model."""
-        found = self.task.sample(self.model, lines, temperature, top_p, seed)
+    def sample(
+        self, lines: int, *, temperature: float = 1.0, top_p: float | None = None, seed: int = 0, prompt: str = ""
+    ) -> list[str]:
+        """Lines sampled from a language model; with a prompt, what may follow it on its line."""
+        found = self.task.sample(self.model, lines, temperature, top_p, seed, prompt)
         return self.target.decode_lines([hypothesis.tokens for hypothesis in found])
 
     def score(self, sources: Sequence[str] | None, targets: Sequence[str]) -> list[float]:
@@ -171,7 +174,7 @@ class Run:
 
     def _outputs(self, found: list[list[Hypothesis]]) -> list[list[Output]]:
         texts = iter(self.target.decode_lines([hypothesis.tokens for best in found for hypothesis in best]))
-        return [[Output(next(texts), one.log_prob, one.score) for one in best] for best in found]
+        return [[Output(next(texts), one.log_prob, one.score, one.tokens) for one in best] for best in found]
 
 
 def average(folder: Path, output: Path, *, last: int = 0, best: int = 0) -> list[int]:

@@ -207,7 +207,7 @@ class Task(ABC):
         raise self._refusal("caption images")
 
     def sample(
-        self, model: Generator, count: int, temperature: float, top_p: float | None, seed: int
+        self, model: Generator, count: int, temperature: float, top_p: float | None, seed: int, prompt: str
     ) -> list[Hypothesis]:
         raise self._refusal("make up text")
 
