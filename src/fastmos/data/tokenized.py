@@ -26,7 +26,7 @@ import numpy as np
 
 from fastmos.errors import InputError
 from fastmos.files import read_json, read_lines, write_json
-from fastmos.processes import child_environment, cores
+from fastmos.processes import child_command, child_environment, cores
 from fastmos.progress import progress
 from fastmos.tokenizers import Tokenizer, load_tokenizer
 
@@ -279,9 +279,8 @@ class _Worker:
 
     def __init__(self, saved: Path, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
-        program = "from fastmos.data.tokenized import serve; serve()"
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program, str(saved), dtype.str],
+            child_command("-c", "from fastmos.data.tokenized import serve; serve()", str(saved), dtype.str),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,
