@@ -186,7 +186,8 @@ def _multi30k(corpus: Corpus, archives: dict[str, Path], folder: Path) -> dict[s
     for split in corpus.splits:
         files = [archives[f"{split}.lc.norm.tok.{side}"] for side in ("de", "en")]
         with proved(*files):
-            pairs = aligned(*map(read_lines, files), split)
+            de, en = map(read_lines, files)
+            pairs = aligned(de, en, split)
             counts |= _write(folder, corpus, (split,), ((0, pair) for pair in pairs))
     return counts
 

@@ -40,8 +40,6 @@ def load_tokenizer(path: Path | str) -> Tokenizer:
     """The tokenizer that `save` wrote to a file, whatever its type."""
     try:
         return tokenizer_from_json(read_json(path))
-    except RecursionError:
-        raise InputError(f"{path}: not a tokenizer file (nested too deeply); is it the right file?") from None
     except InputError as error:
         sentence = str(error)
         raise InputError(sentence if sentence.startswith(str(path)) else f"{path}: {sentence}") from None

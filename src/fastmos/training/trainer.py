@@ -192,12 +192,12 @@ class Trainer:
         if self.state.step % self.training.log_every and not validation_due(self.training, self.state):
             return
         total, total_nll = self.world.sum([float(self.recent.loss), float(self.recent.nll)])
-        seconds = time.monotonic() - self.recent.start
+        seconds, count = time.monotonic() - self.recent.start, self.recent.tokens
         record = {
             "step": self.state.step,
             "epoch": self.state.epoch,
-            "loss": total / max(self.recent.tokens, 1.0),
-            "perplexity": perplexity(total_nll / max(self.recent.tokens, 1.0)),
+            "loss": total / count if count else None,  # all steps were skipped
+            "perplexity": perplexity(total_nll / count) if count else None,
             "grad_norm": norm,
             "learning_rate": learning_rate,
             "tokens_per_second": self.recent.tokens / seconds,
