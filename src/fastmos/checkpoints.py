@@ -69,6 +69,8 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) ->
             if parameter.shape != tensors[name].shape:
                 shapes = f"{list(tensors[name].shape)}, not {list(parameter.shape)}"
                 raise InputError(f"{path}: does not fit the model of its config (weight '{name}' is {shapes})")
+            if not tensors[name].isfinite().all():
+                raise InputError(f"{path}: weight '{name}' is not finite; take another checkpoint or train again")
             parameter.copy_(tensors[name])
 
 
@@ -81,6 +83,8 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
         if total and total.keys() != tensors.keys():
             raise InputError(f"{path}: has other weights than {paths[0]}")
         for name, tensor in tensors.items():
+            if not tensor.isfinite().all():
+                raise InputError(f"{path}: weight '{name}' is not finite; average others")
             dtypes[name] = tensor.dtype
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {name: (tensor / len(paths)).to(dtypes[name]) for name, tensor in total.items()}

@@ -34,6 +34,8 @@ from fastmos.training.state import Carried, State, load_state, noise_from, save_
 
 T = TypeVar("T")
 HOPELESS = 20  # steps in a row without a finite gradient (a float16 scale that starts too high needs 16 at most)
+DIVERGED = 100.0  # NLL of a token; a guess among a million tokens has 14
+DIVERGED_WORD = 100 * DIVERGED  # NLL of a word, which may have many tokens
 COLLAPSED = 1.1  # effective number of mixtures below which they are one
 PRECISIONS = {"none": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -206,6 +208,19 @@ class Trainer:
         }
         self.run_log.progress(record)
         self.recent = _Recent()
+        if count:
+            self._check_convergence(total_nll / count, DIVERGED)
+
+    def _check_convergence(self, nll: float, limit: float) -> None:
+        """Stop a run that has diverged, before its weights take the place of good ones."""
+        if nll < limit:  # also false of nan
+            return
+        best = max(self.state.history, key=lambda item: item[1], default=None)
+        kept = f"the best weights, of step {best[0]}, are in {self.folder.model}" if best else "no weights were kept"
+        raise InputError(
+            f"training has diverged: NLL {nll:.4g} at step {self.state.step}; {kept}; "
+            "lower training.learning_rate, and start in another folder"
+        )
 
     # ---- validation and saving
 
@@ -223,6 +238,7 @@ class Trainer:
             result = self._evaluate()
         except Interrupted:
             return False
+        self._check_convergence(result.likelihood.nll_per_word, DIVERGED_WORD)
         value = result.metric(self.training.early_stopping_metric)
         state.history.append((state.step, value if not math.isnan(value) else -math.inf))
         best = best_of(state.history) == len(state.history) - 1
@@ -238,7 +254,7 @@ class Trainer:
         if self.world.first:
             if result.outputs is not None:
                 write_lines(self.folder.validation / f"step-{state.step:08d}.txt", result.outputs)
-            notes = {"step": state.step, "value": value}
+            notes = {"step": state.step, "value": value, "inputs": self.folder.digests()}
             write_tensors(self.folder.checkpoints.path(state.step), weights(self.model), notes)
             if best:
                 write_tensors(self.folder.model, weights(self.model), notes)
