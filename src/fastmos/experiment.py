@@ -21,7 +21,7 @@ from fastmos.tasks.evaluation import Evaluation, Evaluator, Interruptible
 from fastmos.tokenizers import UNK, Tokenizer
 from fastmos.tokenizers.detection import looks_raw
 from fastmos.training.run_log import RunLog
-from fastmos.training.state import State
+from fastmos.training.state import State, begun_with, restore_state
 from fastmos.training.trainer import Batches, Trainer, reason_to_end
 
 
@@ -36,6 +36,7 @@ def train(config: Config, base: Path, root: Path) -> None:
 
             def start() -> None:
                 stack.enter_context(folder.lock())
+                restore_state(folder.state)
                 begin(task)
 
             world.first_only(start)
@@ -88,7 +89,8 @@ def _train(task: Task, world: World) -> None:
     world.first_only(lambda: [task.dataset(split) for split in splits])  # the others find the text in the cache
     data, valid = (task.dataset(split) for split in splits)
     world.first_only(lambda: task.choose_shortlist(data))
-    batches = task.training_batches(data, world.rank, world.size)
+    share = begun_with(folder.state, world.size)
+    batches = task.training_batches(data, world.rank, world.size, share)
     model = task.build_model()
     task.start_from(data, model)
 

@@ -34,6 +34,7 @@ class RunFolder:
     model.safetensors   the best weights
     checkpoints/        the best few and the last few
     state.safetensors   all that is needed to resume: weights, optimizer, counters
+    previous-state.safetensors  the state before, in case that one is damaged
     log.jsonl           one JSON object a line: steps and validations
     validation/         translations of the validation text, one file a validation
     """

@@ -106,8 +106,10 @@ class Task(ABC):
         cache = self.config.data.cache
         return encode_files([path], tokenizer, self.path(cache) if cache else self.folder.cache)
 
-    def training_batches(self, dataset: Dataset, rank: int, world: int) -> SentenceBatches | ContiguousBatches:
-        """The batches of one of `world` processes."""
+    def training_batches(
+        self, dataset: Dataset, rank: int, world: int, share: int | None = None
+    ) -> SentenceBatches | ContiguousBatches:
+        """The batches of one of `world` processes; a step is as large as for `share` of them."""
         training = self.config.training
         return dataset.batches(
             max_tokens=training.batch_tokens or None,
@@ -116,6 +118,7 @@ class Task(ABC):
             rank=rank,
             world=world,
             max_length=self.config.data.max_length,
+            share=share,
         )
 
     # ---- the model

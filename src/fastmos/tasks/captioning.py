@@ -51,6 +51,7 @@ class CaptionDataset(Dataset):
         shuffle: bool = True,
         max_length: int | None = None,
         keep_empty: bool = False,
+        share: int | None = None,
     ) -> SentenceBatches:
         assert self.images is not None and len(self.images) == len(self.target)
         return SentenceBatches(
@@ -63,6 +64,7 @@ class CaptionDataset(Dataset):
             world=world,
             shuffle=shuffle,
             max_length=max_length,
+            share=share,
         )
 
     def select(self, lines: range) -> Self:

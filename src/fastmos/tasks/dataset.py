@@ -41,6 +41,7 @@ class Dataset:
         shuffle: bool = True,
         max_length: int | None = None,
         keep_empty: bool = False,
+        share: int | None = None,
     ) -> SentenceBatches:
         """The lines in batches of similar length."""
         return SentenceBatches(
@@ -54,6 +55,7 @@ class Dataset:
             shuffle=shuffle,
             max_length=max_length,
             keep_empty=keep_empty,
+            share=share,
         )
 
     def select(self, lines: range) -> Self:

@@ -36,6 +36,8 @@ T = TypeVar("T")
 HOPELESS = 20  # steps in a row without a finite gradient (a float16 scale that starts too high needs 16 at most)
 DIVERGED = 100.0  # NLL of a token; a guess among a million tokens has 14
 DIVERGED_WORD = 100 * DIVERGED  # NLL of a word, which may have many tokens
+REQUEUE = 75  # the exit code of a run that saved and wants to be started again (EX_TEMPFAIL of sysexits.h)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 COLLAPSED = 1.1  # effective number of mixtures below which they are one
 PRECISIONS = {"none": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -285,7 +287,7 @@ class Trainer:
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM end the step, or a validation at once, and save; a Ctrl-C after that does not even save.
+        """Ctrl-C, SIGTERM and SIGUSR1 end the step, or a validation at once, and save; a Ctrl-C after that does not.
 
         A second SIGTERM changes nothing: torchrun hands on one that its processes were sent already.
         """
@@ -301,7 +303,7 @@ class Trainer:
                 self.interruptible = False
                 raise Interrupted
 
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, stop) for number in ENDING}
         try:
             yield
         finally:
@@ -310,8 +312,8 @@ class Trainer:
 
     def _leave(self) -> None:
         self.run_log.say(f"saved at step {self.state.step:,}; the same command resumes from here")
-        if self.asked_to_stop == signal.SIGTERM:
-            sys.exit(128 + signal.SIGTERM)
+        if {signal.SIGTERM, signal.SIGUSR1} & set(self.world.gather(self.asked_to_stop)):
+            sys.exit(REQUEUE)
         raise KeyboardInterrupt
 
 
