@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,9 @@ from fastmos import files
 from fastmos.errors import InputError
 from fastmos.files import (
     check_output,
+    clear_temporary,
+    csv_cell,
+    folder_written_whole,
     printable,
     read_bytes,
     read_json,
@@ -209,3 +213,47 @@ def test_a_line_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "MAX_LINE", 2**23)
     with pytest.raises(InputError, match=r"/dev/zero: a line of more than 8 MiB is no text"):
         next(read_lines("/dev/zero"))
+
+
+def test_what_a_killed_process_left_is_cleared_by_the_next(tmp_path: Path) -> None:
+    """And nothing of a process that is still writing."""
+    old = time.time() - 60
+    for name in (".result.1.tmp", ".other.1.tmp"):
+        (tmp_path / name).write_text("half")
+        os.utime(tmp_path / name, (old, old))
+    (tmp_path / ".result.2.tmp").mkdir()
+    (tmp_path / ".result.2.tmp" / "part").write_text("half")
+    os.utime(tmp_path / ".result.2.tmp", (old, old))
+    with written_whole(tmp_path / "result") as first:
+        (being_written,) = tmp_path.glob(".result.*.tmp")
+        os.utime(being_written, (old, old))
+        with written_whole(tmp_path / "result") as second:
+            second.write("second")
+        first.write("first")
+    assert (tmp_path / "result").read_text() == "first"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".other.1.tmp", "result"]
+    clear_temporary(tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["result"]
+
+
+def test_temporary_names_do_not_depend_on_the_number_of_the_process(tmp_path: Path) -> None:
+    """Two containers on one disk have the same numbers."""
+    with written_whole(tmp_path / "a"), written_whole(tmp_path / "a"):
+        assert len(list(tmp_path.glob(".a.*.tmp"))) == 2
+
+
+def test_a_folder_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
+    with folder_written_whole(tmp_path / "new" / "folder") as aside:
+        (aside / "part").write_text("x")
+        assert not (tmp_path / "new" / "folder").exists()
+    assert (tmp_path / "new" / "folder" / "part").read_text() == "x"
+    with pytest.raises(RuntimeError), folder_written_whole(tmp_path / "other"):
+        raise RuntimeError
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("word", "cell"), [("=1+1", "'=1+1"), ("+x", "'+x"), ("-", "'-"), ("@a", "'@a"), ("'t", "''t"), ("word", "word")]
+)
+def test_no_cell_of_a_spreadsheet_starts_a_formula(word: str, cell: str) -> None:
+    assert csv_cell(word) == cell

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fastmos.config import METRICS, Config, Table, TokenizerConfig
 from fastmos.distributed import World, join_world, leave_world
+from fastmos.errors import printable
 from fastmos.files import read_lines
 from fastmos.models import Generator
 from fastmos.provenance import provenance
@@ -54,7 +55,10 @@ def begin(task: Task) -> None:
         for file in files if not section.language else []:
             if looks_raw(read_lines(file)):
                 key = f"tokenizers.{side}.language"
-                print(f"warning: {file}: looks raw, with punctuation attached to words; set {key}", file=sys.stderr)
+                print(
+                    f"warning: {printable(file)}: looks raw, with punctuation attached to words; set {key}",
+                    file=sys.stderr,
+                )
         return learn_tokenizer(section, files, task.base)
 
     task.prepare(learn)
@@ -105,7 +109,10 @@ def _train(task: Task, world: World) -> None:
     ended = reason_to_end(config.training, state)
     if ended:
         if world.first:
-            print(f"{folder.root}: finished at step {state.step:,} ({ended}); {_best(config, state)}", file=sys.stderr)
+            print(
+                f"{printable(folder.root)}: finished at step {state.step:,} ({ended}); {_best(config, state)}",
+                file=sys.stderr,
+            )
         return
     validated = state.history[-1][0] if state.history else 0
     total = _total_steps(config, batches)

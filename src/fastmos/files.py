@@ -1,11 +1,15 @@
 """Reading text (plain, gzip, standard input) and JSON, and writing files completely or not at all."""
 
+import glob
 import gzip
 import json
 import os
 import re
+import secrets
+import shutil
 import stat
 import sys
+import time
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,10 +18,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from fastmos.errors import InputError
+from fastmos.errors import printable as printable
 
 MAX_LINE = 2**28  # bytes of a line of text, and
 MAX_JSON = 2**28  # of a JSON file, unpacked
 MAX_DEPTH = 100  # of JSON: lists in lists
+SETTLED = 1.0  # seconds after which whoever writes a file has locked it
 BOMB = 2**22, 200  # a gzip file of more bytes that unpacks to more times its size is refused
 
 
@@ -99,11 +105,6 @@ def check_output(output: Path | None, read: Iterable[Path | None] = ()) -> None:
         path.touch()
 
 
-def printable(path: Path | str) -> str:
-    """A path on one line: characters that are not printable are escaped."""
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in str(path))
-
-
 @contextmanager
 def written_whole(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
     """A file that appears under its name only when complete: written under another name, synced, renamed."""
@@ -112,20 +113,39 @@ def written_whole(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
         with open(
             temporary, mode, encoding=None if "b" in mode else "utf-8", newline=None if "b" in mode else ""
         ) as file:
+            _lock(file.fileno())
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+            os.replace(temporary, path)
         _sync_folder(path.parent)
 
 
 @contextmanager
+def folder_written_whole(folder: Path) -> Iterator[Path]:
+    """A folder that appears under its name only when complete; gives the folder to fill."""
+    with _temporary(folder) as temporary:
+        temporary.mkdir()
+        handle = os.open(temporary, os.O_RDONLY)
+        try:
+            _lock(handle)
+            yield temporary
+            temporary.rename(folder)
+        finally:
+            os.close(handle)
+
+
+@contextmanager
 def _temporary(path: Path) -> Iterator[Path]:
-    """The temporary name of a file that is being written; errors name the file itself."""
+    """The temporary name of a file or folder that is being written; errors name the thing itself.
+
+    The name is random: two containers on one disk have the same process numbers.
+    """
     if path.is_dir():
         raise InputError(f"{path}: is a folder; give the name of a file")
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    clear_temporary(path.parent, path.name)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
     try:
         yield temporary
     except OSError as error:
@@ -133,8 +153,38 @@ def _temporary(path: Path) -> Iterator[Path]:
             error.filename = str(path)
         raise
     finally:
+        _remove(temporary)
+
+
+def clear_temporary(folder: Path, name: str = "*") -> None:
+    """Remove what killed processes left while they wrote: it is not locked, as what is being written is."""
+    for left in folder.glob(f".{name if name == '*' else glob.escape(name)}.*.tmp"):
+        with suppress(OSError):  # another process was faster, or the disk has no locks
+            handle = os.open(left, os.O_RDONLY)
+            try:
+                if time.time() - os.fstat(handle).st_mtime > SETTLED and _lock(handle):
+                    _remove(left)
+            finally:
+                os.close(handle)
+
+
+def _lock(handle: int) -> bool:
+    """Lock an open file or folder until it is closed or the process ends; False if somebody else has, or nobody can."""
+    try:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (ImportError, OSError):
+        return False
+    return True
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
         with suppress(OSError):
-            temporary.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -232,3 +282,8 @@ def write_json(path: Path | str, value: Any) -> None:
     with written_whole(path) as file:
         json.dump(value, file, ensure_ascii=False, indent=1)
         file.write("\n")
+
+
+def csv_cell(text: str) -> str:
+    """Text for a cell of a CSV file, after an apostrophe where a spreadsheet would take it for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r", "'")) else text

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fastmos.errors import InputError
+
 WORKER = "FASTMOS_WORKER"  # set in the environment of our child processes
 SAFE_PATH = "PYTHONSAFEPATH"  # Python then leaves the current folder out of the places that it imports from
 
@@ -48,3 +50,15 @@ def import_path() -> list[str]:
 def in_worker() -> bool:
     """Is this a child process with `child_environment`? Then its siblings use the other cores."""
     return WORKER in os.environ
+
+
+def whole_number(name: str, default: int) -> int:
+    """A variable of the environment that is a whole number; one that is empty counts as not set."""
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return default
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InputError(
+            f"the environment has {name}={text[:40]}; it must be a whole number: unset it, or use torchrun"
+        )
+    return int(text)

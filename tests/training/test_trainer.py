@@ -232,3 +232,14 @@ def test_a_run_that_diverges_stops_and_names_the_weights_that_it_keeps(
         train(tiny(training={"early_stopping_metric": "nll"}), digits, digits / "run")
     assert fastmos.load(digits / "run").translate(["1 2"])
     assert max(RunFolder(digits / "run").checkpoints.steps()) == 12
+
+
+def test_an_lstm_in_half_precision_is_refused_where_there_is_none(
+    digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*arguments: Any) -> None:
+        raise RuntimeError("could not create a primitive descriptor for the LSTM forward propagation primitive")
+
+    monkeypatch.setattr(torch.nn.LSTM, "forward", none)
+    with pytest.raises(InputError, match=r"^training\.autocast fp16 has no LSTM on this cpu; use bf16 or none$"):
+        train(tiny(training={"autocast": "fp16"}), digits, digits / "run")

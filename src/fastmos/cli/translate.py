@@ -41,7 +41,7 @@ def run(args: Namespace) -> None:
     model.translate([])  # a run of another task is refused before anything is read
     lines: Iterable[str] = chain.from_iterable(read_lines(file) for file in args.files or [Path("-")])
     size = LINES_AT_ONCE
-    if not args.files and sys.stdin.isatty():
+    if not args.files and sys.stdin is not None and sys.stdin.isatty():
         lines, size = _typed(), 1
     number = 0
     stream = iter(lines)

@@ -8,8 +8,6 @@ folder. Old folders are never deleted.
 import errno
 import hashlib
 import os
-import shutil
-import socket
 import subprocess
 import sys
 from collections import deque
@@ -25,7 +23,7 @@ from typing import IO, Any
 import numpy as np
 
 from fastmos.errors import InputError
-from fastmos.files import read_json, read_lines, write_json
+from fastmos.files import clear_temporary, folder_written_whole, read_json, read_lines, write_json
 from fastmos.processes import child_command, child_environment, cores
 from fastmos.progress import progress
 from fastmos.tokenizers import Tokenizer, load_tokenizer
@@ -158,25 +156,19 @@ def _one_builder(cache: Path) -> Iterator[None]:
         except OSError:
             yield
             return
-        for left in cache.glob(f".*.{socket.gethostname()}.*.tmp"):
-            shutil.rmtree(left, ignore_errors=True)
+        clear_temporary(cache)
         yield
 
 
 @contextmanager
 def _written_whole(folder: Path) -> Iterator[Path]:
-    """A folder that appears under its name only when complete."""
-    aside = folder.with_name(f".{folder.name}.{socket.gethostname()}.{os.getpid()}.tmp")
+    """As `folder_written_whole`, but another machine may be first with the same content."""
     try:
-        aside.mkdir()
-        yield aside
-        try:
-            aside.rename(folder)
-        except OSError:
-            if not folder.exists():  # else another machine was first with the same content
-                raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        with folder_written_whole(folder) as aside:
+            yield aside
+    except OSError:
+        if not folder.exists():
+            raise
 
 
 def _damaged(file: Path) -> InputError:

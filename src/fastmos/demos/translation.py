@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from fastmos.config import Config, parse_config, write_config
-from fastmos.errors import InputError
+from fastmos.errors import InputError, printable
 from fastmos.files import read_json, read_lines, write_json, written_whole
 from fastmos.processes import child_command, child_environment
 from fastmos.provenance import provenance
@@ -161,7 +161,8 @@ def _start(folder: Path, name: str) -> subprocess.Popen[str]:
 
 def _pass_on(name: str, lines: IO[str]) -> None:
     for line in lines:
-        print(f"{name:>8}: {line.rstrip()}", file=sys.stderr, flush=True)
+        sys.stderr.write(f"{name:>8}: {printable(line.rstrip())}\n")  # at once: two threads write
+        sys.stderr.flush()
 
 
 # ---- results

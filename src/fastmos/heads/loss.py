@@ -176,7 +176,9 @@ def log_probabilities(layer: Layer, rows: Sequence[Tensor]) -> Tensor:
         elif not _mix_probabilities(result[here], buffer, contexts, log_prior, layer):
             normal = _log_softmax(_fill(buffer, contexts, layer))
             normal = normal.view(-1, mixtures, stride).add_(log_prior[..., None])  # [n, K, stride]
-            best = normal.amax(1, keepdim=True).clamp(min=-1e30)  # or a token of bias -inf would be nan
+            best = normal.amax(1, keepdim=True).clamp(
+                min=torch.finfo(exact).min
+            )  # or a token of bias -inf would be nan
             result[here] = normal.sub_(best).exp_().sum(1).log_().add_(best[:, 0])
     return result[:, : len(weight)]
 

@@ -1,6 +1,5 @@
 """A trained run: `fastmos.load("runs/x")` translates, captions, samples, scores and evaluates."""
 
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from fastmos.checkpoints import average_weights, load_weights, read_tensors, wri
 from fastmos.config import Config, Search
 from fastmos.distributed import World
 from fastmos.errors import InputError
+from fastmos.files import folder_written_whole
 from fastmos.models import Generator
 from fastmos.progress import progress
 from fastmos.run_folder import RunFolder
@@ -202,16 +202,11 @@ def average(folder: Path, output: Path, *, last: int = 0, best: int = 0) -> list
     mean = average_weights([where.checkpoints.path(step) for step in chosen])
     if output.exists():
         raise InputError(f"{output}: exists; give another --output")
-    aside = output.with_name(f".{output.name}.{os.getpid()}.tmp")  # so that the folder appears whole or not at all
-    new = RunFolder(aside)
-    try:
-        aside.mkdir(parents=True)
+    with folder_written_whole(output) as aside:
+        new = RunFolder(aside)
         for part, copy in zip(where.inputs, new.inputs, strict=True):
             if part.exists():
                 shutil.copyfile(part, copy)
         write_tensors(new.model, mean, {"averaged": sorted(chosen), "inputs": new.digests()})
         new.write(config, base)
-        aside.rename(output)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     return sorted(chosen)

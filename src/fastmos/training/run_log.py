@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from fastmos.errors import InputError
+from fastmos.errors import InputError, printable
 from fastmos.files import read_json_lines, written_whole
 from fastmos.progress import draws_bars
 
@@ -38,7 +38,8 @@ class RunLog:
         self.bar = _Bar(step, total) if draws_bars() else None
 
     def say(self, sentence: str) -> None:
-        """One line for the person who watches."""
+        """Some lines for the person who watches."""
+        sentence = printable(sentence, keep="\n")
         if self.bar:
             self.bar.say(sentence)
         elif not self.silent:
@@ -93,7 +94,12 @@ class _Bar:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
         self.progress = Progress(*columns, console=Console(stderr=True), transient=True)
         self.task = self.progress.add_task("training", total=total, completed=step)
         self.progress.start()

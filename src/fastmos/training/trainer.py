@@ -79,10 +79,22 @@ class Trainer:
             self.parallel = DistributedDataParallel(self.model)
         self.optimizer = build_optimizer(training, self.model.parameters())
         self.precision = PRECISIONS[training.autocast]
+        self._check_precision()
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=self.precision == torch.float16)
         self.carried: Carried = None
         self.asked_to_stop = 0  # a signal's number
         self.interruptible = False  # may what is being done be interrupted by one?
+
+    def _check_precision(self) -> None:
+        """Refuse a precision that this device has no LSTM for: a CPU has none in float16."""
+        if self.precision is None or not any(isinstance(part, nn.LSTM) for part in self.model.modules()):
+            return
+        try:
+            with torch.no_grad(), torch.autocast(self.world.device.type, self.precision):
+                nn.LSTM(8, 8, device=self.world.device)(torch.zeros(1, 1, 8, device=self.world.device))
+        except RuntimeError:
+            device, asked = self.world.device.type, self.training.autocast
+            raise InputError(f"training.autocast {asked} has no LSTM on this {device}; use bf16 or none") from None
 
     def begin(self, state: State) -> State:
         """Start with `state`, or with what the folder holds of an earlier start."""
