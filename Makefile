@@ -3,7 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: env demo test check clean
+MINUTES := 10
+KILLS := 105
+WORKERS := 20
+
+.PHONY: env demo test check fuzz torture clean
 
 env: $(VENV)/installed
 
@@ -28,6 +32,13 @@ check: env
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+
+# Hostile inputs for MINUTES, and KILLS of running commands; docs/reliability.md says what they promise.
+fuzz: env
+	@$(BIN)/python -m tests.reliability.fuzz --minutes $(MINUTES)
+
+torture: env
+	@OMP_NUM_THREADS=1 $(BIN)/python -m tests.reliability.torture --kills $(KILLS) --workers $(WORKERS)
 
 clean:
 	rm -rf $(VENV) out .mypy_cache .pytest_cache .ruff_cache

@@ -12,6 +12,7 @@ import torch
 from fastmos.checkpoints import read_tensors
 from fastmos.config import Config, changed, write_config
 from fastmos.experiment import train
+from fastmos.training.trainer import REQUEUE
 from tests.training.tiny import tiny, tiny_language_model
 
 # Trains as one of several processes. In the first attempt the second process is killed at its seventh batch.
@@ -117,3 +118,47 @@ def test_what_the_first_process_refuses_is_said_once(refused: str, digits: Path)
     assert len(said) == 1, done.stderr
     assert ("none.en: no such file" if refused == "table" else "taken") in said[0]
     assert "gloo" not in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["translation", "language model"])
+@pytest.mark.parametrize("first", [1, 2])
+def test_a_run_resumes_with_another_number_of_processes(kind: str, first: int, digits: Path) -> None:
+    """Its steps stay as large as they were, so it ends as a run whose number of processes never changed."""
+    two, one = configs()[kind]
+    begun = one if first == 1 else two
+    for config, name in ((begun, "config.yaml"), (changed(begun, {"training": {"max_epochs": 2}}), "short.yaml")):
+        (digits / name).write_text(write_config(config))
+    for config_name, processes in (("short.yaml", first), ("config.yaml", 3 - first)):
+        command = [*LAUNCH[:-1], f"--nproc-per-node={processes}", "-m", "fastmos", "train"]
+        done = subprocess.run(
+            [*command, str(digits / config_name), "--folder", str(digits / "changing")],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=500,
+        )
+        assert done.returncode == 0, done.stderr
+    assert "resuming at step" in done.stderr
+    train(one, digits, digits / "one")
+    expected, found = (read_tensors(digits / name / "model.safetensors")[0] for name in ("one", "changing"))
+    for name in expected:
+        torch.testing.assert_close(found[name], expected[name], rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1])
+def test_a_preempted_run_asks_to_be_started_again(number: signal.Signals, digits: Path) -> None:
+    lasting = tiny(training={"max_epochs": 100_000, "save_every": 0, "validate_every": 1_000_000, "log_every": 5})
+    (digits / "config.yaml").write_text(write_config(lasting))
+    command = [sys.executable, "-m", "fastmos", "train", str(digits / "config.yaml"), "--folder", str(digits / "run")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if line.startswith("step 5 "):
+                break
+        process.send_signal(number)
+        _, said = process.communicate(timeout=120)
+    finally:
+        process.kill()
+    assert process.returncode == REQUEUE == 75 and "the same command resumes from here" in said

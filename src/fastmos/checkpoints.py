@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fastmos.errors import InputError
-from fastmos.files import written_whole
+from fastmos.files import parse_json, written_whole
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor], notes: Mapping[str, Any]) -> None:
@@ -32,14 +32,15 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         raise InputError(f"{path}: no such file; is the run folder complete?")
     try:
         with safe_open(path, framework="pt") as file:
-            label = json.loads((file.metadata() or {}).get("fastmos", "{}"))
+            label = parse_json((file.metadata() or {}).get("fastmos", "{}"), str(path))
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except (SafetensorError, OSError, ValueError) as error:
         raise InputError(f"{path}: damaged ({error}); take another checkpoint or train again") from None
-    text = label.get("notes", "")
-    if label.get("sha256") != _digest(tensors, text):
+    text = label.get("notes", "") if isinstance(label, dict) else ""
+    if not isinstance(text, str) or not text or label.get("sha256") != _digest(tensors, text):
         raise InputError(f"{path}: its contents do not match its digest; take another checkpoint or train again")
-    return tensors, json.loads(text)
+    notes = parse_json(text, str(path))
+    return tensors, notes if isinstance(notes, dict) else {}
 
 
 def _digest(tensors: Mapping[str, Tensor], text: str) -> str:
@@ -68,6 +69,8 @@ def load_weights(model: nn.Module, tensors: Mapping[str, Tensor], path: Path) ->
             if parameter.shape != tensors[name].shape:
                 shapes = f"{list(tensors[name].shape)}, not {list(parameter.shape)}"
                 raise InputError(f"{path}: does not fit the model of its config (weight '{name}' is {shapes})")
+            if not tensors[name].isfinite().all():
+                raise InputError(f"{path}: weight '{name}' is not finite; take another checkpoint or train again")
             parameter.copy_(tensors[name])
 
 
@@ -80,6 +83,8 @@ def average_weights(paths: Sequence[Path]) -> dict[str, Tensor]:
         if total and total.keys() != tensors.keys():
             raise InputError(f"{path}: has other weights than {paths[0]}")
         for name, tensor in tensors.items():
+            if not tensor.isfinite().all():
+                raise InputError(f"{path}: weight '{name}' is not finite; average others")
             dtypes[name] = tensor.dtype
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {name: (tensor / len(paths)).to(dtypes[name]) for name, tensor in total.items()}

@@ -12,6 +12,7 @@ import torch.distributed as dist
 from torch.distributed import PrefixStore, TCPStore  # type: ignore[attr-defined]  # public, but not said so
 
 from fastmos.errors import InputError
+from fastmos.processes import whole_number
 
 T = TypeVar("T")
 PATIENCE = datetime.timedelta(hours=2)  # process 0 may learn a tokenizer while the others wait
@@ -66,18 +67,22 @@ class World:
 
 def join_world() -> World:
     """Alone, or one of the processes torchrun started (gloo on CPU, nccl on CUDA)."""
-    size, rank, local = (int(os.environ.get(name, "0")) for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK"))
+    size, rank, local = (whole_number(name, 0) for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK"))
     cuda = torch.cuda.is_available()
     device = torch.device("cuda", local) if cuda else torch.device("cpu")
     if cuda:
         torch.cuda.set_device(device)
     if size <= 1:
         return World(0, 1, device)
+    address, port = os.environ.get("MASTER_ADDR"), whole_number("MASTER_PORT", 0)
+    if not address or not 0 < port < 2**16 or rank >= size:
+        raise InputError(
+            f"WORLD_SIZE is {size}, but RANK {rank}, MASTER_ADDR '{address or ''}' and MASTER_PORT {port} do not fit; "
+            "start with torchrun, or unset WORLD_SIZE"
+        )
     # Each attempt has its own prefix: a restarted worker must not meet the keys of those who died.
     served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    tcp = TCPStore(
-        os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), size, rank == 0 and not served, timeout=PATIENCE
-    )
+    tcp = TCPStore(address, port, size, rank == 0 and not served, timeout=PATIENCE)
     store = PrefixStore(f"try{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", tcp)
     dist.init_process_group("nccl" if cuda else "gloo", store=store, rank=rank, world_size=size, timeout=PATIENCE)
     return World(rank, size, device)

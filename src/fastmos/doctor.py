@@ -6,7 +6,6 @@ import os
 import platform
 import signal
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 
 import torch
@@ -14,6 +13,7 @@ from torch import Tensor
 
 from fastmos import __version__
 from fastmos.heads import LossOptions, MixtureOfSoftmaxes, SmoothingKind, mixture_nll_reference
+from fastmos.processes import child_command, child_environment
 from fastmos.provenance import provenance
 
 OPTIONAL = (
@@ -97,7 +97,9 @@ class _NotAvailable(Exception):
 def _in_process_of_its_own(device: str, numbers: str, smoothing: str) -> float:
     """As `self_check`. A CPU may claim bfloat16 products and die of an illegal instruction: not in this process."""
     program = f"from fastmos.doctor import self_check; print(self_check({device!r}, {numbers!r}, {smoothing!r}))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        child_command("-c", program), env=child_environment(), capture_output=True, text=True, check=False
+    )
     if done.returncode < 0:
         raise _NotAvailable(signal.Signals(-done.returncode).name)
     if done.returncode > 0:

@@ -4,6 +4,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from unicodedata import category
 
 # Packages that an extra of `pip install 'fastmos[EXTRA]'` brings.
 EXTRAS = {
@@ -43,6 +44,17 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
     if section and 0 < len(own) <= FEW:
         return f"; {section} has {', '.join(name.rpartition('.')[2] for name in own)}"
     return f"; {otherwise}"
+
+
+def printable(text: object, keep: str = "") -> str:
+    """Text from data on one line of a terminal: what would move its cursor, color it or hide is escaped.
+
+    Characters of `keep` stay, such as a tab between columns. White space of other languages stays, too.
+    """
+    return "".join(
+        char if char.isprintable() or char in keep or category(char) == "Zs" else char.encode("unicode_escape").decode()
+        for char in str(text)
+    )
 
 
 def lower_first(sentence: str) -> str:

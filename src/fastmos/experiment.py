@@ -8,6 +8,7 @@ from pathlib import Path
 
 from fastmos.config import METRICS, Config, Table, TokenizerConfig
 from fastmos.distributed import World, join_world, leave_world
+from fastmos.errors import printable
 from fastmos.files import read_json, read_lines
 from fastmos.models import Generator
 from fastmos.provenance import provenance
@@ -21,7 +22,7 @@ from fastmos.tasks.evaluation import Evaluation, Evaluator, Interruptible
 from fastmos.tokenizers import UNK, Tokenizer
 from fastmos.tokenizers.detection import looks_raw
 from fastmos.training.run_log import RunLog
-from fastmos.training.state import State
+from fastmos.training.state import State, begun_with, restore_state
 from fastmos.training.trainer import Batches, Trainer, reason_to_end
 
 
@@ -36,6 +37,7 @@ def train(config: Config, base: Path, root: Path) -> None:
 
             def start() -> None:
                 stack.enter_context(folder.lock())
+                restore_state(folder.state)
                 begin(task)
 
             world.first_only(start)
@@ -53,7 +55,10 @@ def begin(task: Task) -> None:
         for file in files if not section.language else []:
             if looks_raw(read_lines(file)):
                 key = f"tokenizers.{side}.language"
-                print(f"warning: {file}: looks raw, with punctuation attached to words; set {key}", file=sys.stderr)
+                print(
+                    f"warning: {printable(file)}: looks raw, with punctuation attached to words; set {key}",
+                    file=sys.stderr,
+                )
         return learn_tokenizer(section, files, task.base)
 
     task.prepare(learn)
@@ -88,7 +93,8 @@ def _train(task: Task, world: World) -> None:
     world.first_only(lambda: [task.dataset(split) for split in splits])  # the others find the text in the cache
     data, valid = (task.dataset(split) for split in splits)
     world.first_only(lambda: task.choose_shortlist(data))
-    batches = task.training_batches(data, world.rank, world.size)
+    share = begun_with(folder.state, world.size)
+    batches = task.training_batches(data, world.rank, world.size, share)
     model = task.build_model()
     task.start_from(data, model)
 
@@ -103,7 +109,10 @@ def _train(task: Task, world: World) -> None:
     ended = reason_to_end(config.training, state)
     if ended:
         if world.first:
-            print(f"{folder.root}: finished at step {state.step:,} ({ended}); {_best(config, state)}", file=sys.stderr)
+            print(
+                f"{printable(folder.root)}: finished at step {state.step:,} ({ended}); {_best(config, state)}",
+                file=sys.stderr,
+            )
         return
     validated = state.history[-1][0] if state.history else 0
     total = _total_steps(config, batches)

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fastmos.processes import safe_children
+
 M_MMAP_THRESHOLD = -3  # of malloc.h
 KEEP_PAGES = {  # glibc's environment variables
     "MALLOC_MMAP_THRESHOLD_": str(2**32),
@@ -72,7 +74,7 @@ def extra_memory(prepare: Callable[..., Callable[[], object]], *arguments: Any) 
     the step.
     """
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as process:
+    with safe_children(), ProcessPoolExecutor(1, mp_context=context) as process:
         return process.submit(_peak_of_step, prepare, arguments).result()
 
 
@@ -85,7 +87,7 @@ def with_pages_kept(function: Callable[..., Any], *arguments: Any) -> Any:
     before = {name: os.environ.get(name) for name in KEEP_PAGES}
     os.environ.update(KEEP_PAGES)  # malloc reads them as the process starts
     try:
-        with ProcessPoolExecutor(1, mp_context=context) as process:
+        with safe_children(), ProcessPoolExecutor(1, mp_context=context) as process:
             return process.submit(function, *arguments).result()
     finally:
         for name, value in before.items():

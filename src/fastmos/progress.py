@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from fastmos.errors import printable
+
 T = TypeVar("T")
 LOG_EVERY_SECONDS = 30.0
 
@@ -27,9 +29,14 @@ def _bar(items: Iterable[T], what: str, total: int | None, done: int) -> Iterato
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}")
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+    )
     with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(what, total=total, completed=done, rate="")
+        task = bar.add_task(printable(what), total=total, completed=done, rate="")
         start = time.monotonic()
         for count, item in enumerate(items, 1):
             yield item
@@ -45,4 +52,4 @@ def _log_lines(items: Iterable[T], what: str, total: int | None, done: int) -> I
             last = now
             rate = count / (now - start)
             left = f" of {total:,}, {(total - done - count) / rate:,.0f} s left" if total else ""
-            print(f"{what}: {done + count:,}{left} ({rate:,.1f}/s)", file=sys.stderr, flush=True)
+            print(f"{printable(what)}: {done + count:,}{left} ({rate:,.1f}/s)", file=sys.stderr, flush=True)

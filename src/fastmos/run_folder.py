@@ -1,8 +1,11 @@
 """The run folder: what lies where, its format version, and who may write in it."""
 
+import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from torch import Tensor
 
 from fastmos.checkpoints import Checkpoints, read_tensors
 from fastmos.config import Config, options, read_config, write_config
@@ -31,6 +34,7 @@ class RunFolder:
     model.safetensors   the best weights
     checkpoints/        the best few and the last few
     state.safetensors   all that is needed to resume: weights, optimizer, counters
+    previous-state.safetensors  the state before, in case that one is damaged
     log.jsonl           one JSON object a line: steps and validations
     validation/         translations of the validation text, one file a validation
     """
@@ -67,6 +71,19 @@ class RunFolder:
             found = about.get("format") if isinstance(about, dict) else None
             raise InputError(f"{self.root}: run folder of format {found}, but this fastmos reads format {FORMAT}")
         return read_config(self.config), Path(str(about.get("base", "")))
+
+    def digests(self) -> dict[str, str]:
+        """SHA-256 of the tokenizers and whatever else the weights are of no use without."""
+        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in self.inputs if path.is_file()}
+
+    def read_weights(self) -> dict[str, Tensor]:
+        """The run's weights, which must be those that were trained with its tokenizers."""
+        tensors, notes = read_tensors(self.model)
+        found = self.digests()
+        for name, digest in notes.get("inputs", found).items():  # older runs do not say
+            if found.get(name) != digest:
+                raise InputError(f"{self.root}: was trained with another {name}; get the whole folder again")
+        return tensors
 
     def begin(self, config: Config, base: Path) -> None:
         """Make the folder for this config, or see that it was made for it."""

@@ -19,7 +19,7 @@ from typing import IO, Any
 
 import pytest
 
-from fastmos.data.downloads import Remote, fetch, unpack
+from fastmos.data.downloads import FullDiskError, Remote, fetch, proved, recorded_sha256, unpack
 from fastmos.errors import InputError
 
 CONTENT = bytes(range(256)) * 5000
@@ -106,9 +106,12 @@ def never(seconds: float) -> None:
     raise AssertionError(f"slept {seconds} s")
 
 
-def test_plain_download_records_its_hash(server: Server, tmp_path: Path) -> None:
+def test_a_download_that_proved_good_has_its_hash_recorded(server: Server, tmp_path: Path) -> None:
     path = fetch(remote(server), tmp_path, sleep=never)
     assert path.read_bytes() == CONTENT
+    assert recorded_sha256(path) is None
+    with proved(path):
+        pass
     assert (tmp_path / "corpus.tgz.sha256").read_text() == f"{SHA}  corpus.tgz\n"
     assert sorted(each.name for each in tmp_path.iterdir()) == ["corpus.tgz", "corpus.tgz.sha256"]
     assert fetch(remote(server), tmp_path, sleep=never) == path
@@ -365,3 +368,47 @@ def test_unpack_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with pytest.raises(InputError, match=r"the disk is full while writing train\.de"):
         unpack(archive, ["train.de"], tmp_path / "out")
     assert not list(tmp_path.glob("out/*"))
+
+
+@pytest.mark.parametrize("page", [b"<!DOCTYPE html><p>Log in", b"\xef\xbb\xbf\n <HTML>busy</HTML>"])
+def test_a_page_with_status_200_is_not_kept(page: bytes, server: Server, tmp_path: Path) -> None:
+    server.files["/corpus.tgz"] = page
+    with pytest.raises(InputError, match="a web page came instead of the file"):
+        fetch(remote(server), tmp_path, sleep=never)
+    assert list(tmp_path.iterdir()) == []
+    server.files["/corpus.tgz"] = CONTENT
+    assert fetch(remote(server), tmp_path, sleep=never).read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize(("error", "left"), [(InputError("bad"), []), (FullDiskError("full"), ["a", "a.sha256"])])
+def test_a_file_that_proves_bad_goes_with_its_hash(error: InputError, left: list[str], tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x")
+    (tmp_path / "a.sha256").write_text("0  a\n")
+    with pytest.raises(InputError), proved(tmp_path / "a"):
+        raise error
+    assert sorted(path.name for path in tmp_path.iterdir()) == left
+
+
+@pytest.mark.parametrize("length", ["²", "9" * 5000, "-1", "x", ""])
+def test_an_odd_content_length_is_as_none(length: str, server: Server, tmp_path: Path) -> None:
+    def answer(handler: BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(f"HTTP/1.0 200 OK\r\nContent-Length: {length}\r\n\r\n".encode("latin-1") + CONTENT)
+        handler.close_connection = True
+
+    server.answer = answer  # type: ignore[method-assign]
+    try:
+        assert fetch(remote(server, SHA), tmp_path, attempts=1, sleep=never).read_bytes() == CONTENT
+    except InputError as refused:  # http.client reads nothing of a length that is no length
+        assert "SHA-256" in str(refused) or "times" in str(refused)
+
+
+def test_an_encrypted_archive_gets_a_sentence(tmp_path: Path) -> None:
+    path = tmp_path / "a.zip"
+    with zipfile.ZipFile(path, "w") as zipped:
+        zipped.writestr("train.de", "text")
+    content = bytearray(path.read_bytes())
+    for mark, place in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):  # the flag that says so, in both headers
+        content[content.index(mark) + place] |= 1
+    path.write_bytes(content)
+    with pytest.raises(InputError, match=r"damaged archive .*encrypted"):
+        unpack(path, ["train.de"], tmp_path / "out")

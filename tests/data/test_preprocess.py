@@ -248,3 +248,37 @@ def test_multi30k_of_the_data_folder(mirror: tuple[Path, str], tmp_path: Path, r
     assert counts == {"train": 29_000, "val": 1_014, "test_2016_flickr": 1_000}
     for path in sources:
         assert list(read_lines(tmp_path / "m" / path.name)) == list(read_lines(path))
+
+
+@pytest.mark.parametrize("content", [b"busy, try later", {"README": b"nothing"}], ids=["garbage", "other"])
+def test_a_bad_download_does_not_poison_the_corpus(
+    content: bytes | dict[str, bytes], mirror: tuple[Path, str], tmp_path: Path
+) -> None:
+    folder, url = mirror
+    if isinstance(content, bytes):
+        (folder / "de-en.tgz").write_bytes(content)
+    else:
+        archive(folder / "de-en.tgz", content)
+    with pytest.raises(InputError):
+        get_corpus("iwslt14-de-en", tmp_path / "i", mirror=url, sleep=never)
+    assert list((tmp_path / "i" / "original").iterdir()) == []
+
+
+def test_a_side_of_the_wrong_length_is_downloaded_again(mirror: tuple[Path, str], tmp_path: Path) -> None:
+    folder, url = mirror
+    multi30k(folder)
+    good = (folder / "train.lc.norm.tok.en").read_bytes()
+    (folder / "train.lc.norm.tok.en").write_bytes(b"one line\n")
+    with pytest.raises(InputError):
+        get_corpus("multi30k", tmp_path / "m", mirror=url, sleep=never)
+    (folder / "train.lc.norm.tok.en").write_bytes(good)
+    assert get_corpus("multi30k", tmp_path / "m", mirror=url, sleep=never)["train"] == 3
+
+
+def test_long_lines_take_linear_time(tmp_path: Path) -> None:
+    """These took minutes when patterns looked for the end of every beginning."""
+    for line in ("<" + "a" * 3_000_000, "<seg" * 750_000 + ">"):
+        talk = list(talk_lines(written(tmp_path / "t", line + "\n")))
+        assert talk == [line]
+    with pytest.raises(InputError, match="a <seg> without </seg>"):
+        list(segments(written(tmp_path / "x", "<seg>" * 600_000 + "\n")))

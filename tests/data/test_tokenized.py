@@ -1,6 +1,7 @@
 """Text is encoded once, completely or not at all, in one process or many, and again only if something changed."""
 
 import gzip
+import json
 import os
 import signal
 import subprocess
@@ -236,6 +237,38 @@ def test_a_damaged_cache_is_named(tmp_path: Path, tokenizer: WordTokenizer) -> N
     os.truncate(tmp_path / "cache" / folder / "tokens.bin", 3)
     with pytest.raises(InputError, match=f"{folder}: damaged cache folder .tokens.bin.; delete it"):
         encode_files([file], tokenizer, tmp_path / "cache")
+
+
+@pytest.mark.parametrize("name", ["tokens.bin", "offsets.bin"])
+def test_tokens_that_were_overwritten_are_refused(name: str, tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    file = write(tmp_path / "a", some_lines(20))
+    encode_files([file], tokenizer, tmp_path / "cache")
+    (folder,) = folders(tmp_path / "cache")
+    path = tmp_path / "cache" / folder / name
+    path.write_bytes(bytes([5, 0]) * (path.stat().st_size // 2))
+    with pytest.raises(InputError, match=f"{folder}: damaged cache folder .tokens.bin.; delete it"):
+        encode_files([file], tokenizer, tmp_path / "cache")
+
+
+@pytest.mark.parametrize("about", [{}, {"dtype": "O", "tokens": 1, "lines": 1}, {"dtype": "<u2", "tokens": -1}])
+def test_a_strange_record_of_a_cache_is_refused(about: object, tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    file = write(tmp_path / "a", some_lines(20))
+    encode_files([file], tokenizer, tmp_path / "cache")
+    (folder,) = folders(tmp_path / "cache")
+    (tmp_path / "cache" / folder / "about.json").write_text(json.dumps(about))
+    with pytest.raises(InputError, match="damaged cache folder"):
+        encode_files([file], tokenizer, tmp_path / "cache")
+
+
+def test_a_cache_of_an_older_version_has_no_digest(tmp_path: Path, tokenizer: WordTokenizer) -> None:
+    file = write(tmp_path / "a", some_lines(20))
+    before = rows(encode_files([file], tokenizer, tmp_path / "cache"))
+    (folder,) = folders(tmp_path / "cache")
+    about = tmp_path / "cache" / folder / "about.json"
+    record = json.loads(about.read_text())
+    del record["sha256"]
+    about.write_text(json.dumps(record))
+    assert rows(encode_files([file], tokenizer, tmp_path / "cache")) == before
 
 
 def test_pairs_must_match() -> None:

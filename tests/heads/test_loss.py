@@ -406,3 +406,30 @@ def test_nan_is_reported_when_anomalies_are_looked_for() -> None:
     assert mixture_nll(contexts, log_prior, weight, bias, torch.arange(4)).loss.isnan()
     with torch.autograd.set_detect_anomaly(True), pytest.raises(ValueError, match="nan or inf"):
         mixture_nll(contexts, log_prior, weight, bias, torch.arange(4))
+
+
+@pytest.mark.parametrize("scale", [1e10, 1e20, 1e30, 1e36])
+@pytest.mark.parametrize("options", [LossOptions(label_smoothing=0.1), LossOptions(count_correct=True), LossOptions()])
+def test_huge_logits_have_exact_gradients(scale: float, options: LossOptions) -> None:
+    torch.manual_seed(0)
+    contexts, log_prior = torch.randn(7, 3, 6), torch.randn(7, 3).log_softmax(1)
+    weight, bias, targets = torch.randn(11, 6) * scale, torch.randn(11), torch.randint(11, (7,))
+    found, truth = (
+        numbers_of(formula, dtype, (contexts, log_prior, weight, bias), targets, options)
+        for formula, dtype in ((mixture_nll, torch.float32), (mixture_nll_reference, torch.float64))
+    )
+    for ours, exact in zip(found, truth, strict=True):
+        assert float((ours.double() - exact).abs().max() / exact.abs().max()) < 1e-5
+
+
+def numbers_of(
+    formula: Callable[..., HeadOutput],
+    dtype: torch.dtype,
+    parts: tuple[Tensor, ...],
+    targets: Tensor,
+    options: LossOptions,
+) -> list[Tensor]:
+    """Loss, NLL and gradients."""
+    leaves = [part.to(dtype).requires_grad_() for part in parts]
+    output = formula(*leaves, targets, options)
+    return [output.loss.detach(), output.nll, *torch.autograd.grad(output.loss, leaves)]

@@ -14,6 +14,7 @@ from fastmos.errors import InputError
 from fastmos.inference.inside import explain
 from fastmos.inference.run import Run, average, load
 from fastmos.run_folder import RunFolder
+from fastmos.tokenizers import WordTokenizer, load_tokenizer
 
 LINES = ["3 1 2", "", "5", "9 8 7 6 5"]
 
@@ -251,3 +252,70 @@ def test_an_average_that_cannot_be_written_leaves_nothing(
     with pytest.raises(OSError, match="No space left on device"):
         average(trained / "run", tmp_path / "mean", last=2)
     assert list(tmp_path.iterdir()) == []
+
+
+def changed_run(trained: Path, folder: Path) -> Path:
+    shutil.copytree(trained / "run", folder, ignore=shutil.ignore_patterns("cache"))
+    return folder
+
+
+def test_weights_belong_to_their_tokenizers(trained: Path, tmp_path: Path) -> None:
+    """Reversed words with a digest of their own: whoever made them, they are not those of the training."""
+    run = changed_run(trained, tmp_path / "run")
+    tokenizer = load_tokenizer(run / "target.json")
+    assert isinstance(tokenizer, WordTokenizer)
+    WordTokenizer(tokenizer.words[::-1]).save(run / "target.json")
+    with pytest.raises(InputError, match=r"run: was trained with another target\.json; get the whole folder again"):
+        load(run)
+    assert average(trained / "run", tmp_path / "mean", last=2) and load(tmp_path / "mean").translate(["3 1"])
+
+
+def test_an_older_run_does_not_say_what_its_tokenizers_were(trained: Path, tmp_path: Path) -> None:
+    run = changed_run(trained, tmp_path / "run")
+    tensors, notes = read_tensors(run / "model.safetensors")
+    assert sorted(notes.pop("inputs")) == ["source.json", "target.json"]
+    write_tensors(run / "model.safetensors", tensors, notes)
+    assert load(run).translate(["3 1"]) == load(trained / "run").translate(["3 1"])
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused(value: float, trained: Path, tmp_path: Path) -> None:
+    run = changed_run(trained, tmp_path / "run")
+    for path in (run / "model.safetensors", *(run / "checkpoints").glob("*")):
+        tensors, notes = read_tensors(path)
+        tensors[sorted(tensors)[0]].view(-1)[0] = value
+        write_tensors(path, tensors, notes)
+    with pytest.raises(InputError, match=r"model\.safetensors: weight '.*' is not finite"):
+        load(run)
+    with pytest.raises(InputError, match=r"weight '.*' is not finite; average others"):
+        average(run, tmp_path / "mean", last=2)
+
+
+def test_a_score_cuts_its_source_as_translation_does(translator: Run) -> None:
+    limit = translator.config.data.max_length
+    long = " ".join("1234567890"[: limit % 10] + "1234567890") + " 1" * limit
+    cut = " ".join(long.split()[:limit])
+    with pytest.warns(UserWarning, match=f"1 of 2 lines were cut to {limit} tokens"):
+        found = translator.score([long, "3 1"], ["1 2", "1 3"])
+    assert found == pytest.approx(translator.score([cut, "3 1"], ["1 2", "1 3"]), abs=1e-5)
+
+
+def test_no_text_is_twice_in_an_nbest_list(translator: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tokenizer in which two tokens are the same text."""
+    decode = type(translator.target).decode_lines
+    monkeypatch.setattr(
+        type(translator.target),
+        "decode_lines",
+        lambda self, lines: [line.replace("1", "2").replace("3", "2") for line in decode(self, lines)],
+    )
+    for size in (1, 3, 5):
+        for best in translator.translate(["3 1 2", "1 3", ""], nbest=size, beam_size=6):
+            texts = [output.text for output in best]
+            assert len(set(texts)) == len(texts) and 1 <= len(texts) <= size
+    assert [[output.text for output in best] for best in translator.translate([""], nbest=3)] == [[""]]
+
+
+def test_more_is_asked_for_than_one_text_each(translator: Run) -> None:
+    found = translator.translate(["3 1 2"], nbest=3, beam_size=3)[0]
+    assert len(found) == 3
+    assert [best.score for best in found] == sorted((best.score for best in found), reverse=True)

@@ -293,3 +293,19 @@ def test_file_that_is_no_json(content: bytes, said: str, tmp_path: Path) -> None
         load_tokenizer(path)
     with pytest.raises(InputError, match="no such file"):
         load_tokenizer(tmp_path / "absent.json")
+
+
+@pytest.mark.parametrize("name", ["words", "bpe", "table"])
+def test_a_changed_file_is_refused_and_an_older_one_has_no_digest(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    learn(name, TEXT).save(path)
+    value = json.loads(path.read_text(encoding="utf-8"))
+    field = {"words": "words", "bpe": "pieces", "table": "frequent"}[name]
+    changed = {**value, field: value[field][::-1]}
+    assert changed != value
+    path.write_text(json.dumps(changed))
+    with pytest.raises(InputError, match="its contents do not match its digest"):
+        load_tokenizer(path)
+    del value["sha256"]
+    path.write_text(json.dumps(value))
+    assert load_tokenizer(path).fingerprint() == learn(name, TEXT).fingerprint()

@@ -134,7 +134,26 @@ def test_a_run_killed_at_any_time_is_the_same_run(digits: Path) -> None:
     assert_same_run(expected, folder)
 
 
-@pytest.mark.parametrize(("number", "times"), [(signal.SIGINT, 1), (signal.SIGTERM, 1), (signal.SIGTERM, 2)])
+@pytest.mark.parametrize("kind", ["translation", "language model"])
+@pytest.mark.parametrize("damage", ["flipped", "cut", "gone"])
+def test_a_run_with_a_damaged_state_is_the_same_run(kind: str, damage: str, digits: Path) -> None:
+    config = tiny() if kind == "translation" else tiny_language_model()
+    expected, folder = undisturbed(config, digits), digits / "damaged"
+    for number in (5, 12):
+        killed = at_call(Trainer, "_backward", number, die)
+        assert in_child(lambda: train(config, digits, folder), killed) == -signal.SIGKILL
+        content = bytearray((folder / "state.safetensors").read_bytes())
+        content[-5] ^= 64
+        (folder / "state.safetensors").write_bytes(content if damage == "flipped" else content[:999])
+        if damage == "gone":
+            (folder / "state.safetensors").unlink()
+    assert in_child(lambda: train(config, digits, folder)) == 0
+    assert_same_run(expected, folder)
+
+
+@pytest.mark.parametrize(
+    ("number", "times"), [(signal.SIGINT, 1), (signal.SIGTERM, 1), (signal.SIGTERM, 2), (signal.SIGUSR1, 1)]
+)
 def test_a_signal_saves_and_leaves(number: signal.Signals, times: int, digits: Path) -> None:
     config, folder = tiny(training={"save_every": 0}), digits / "stopped"
     expected = undisturbed(config, digits)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import fastmos
 from fastmos.config import Config, Training
 from fastmos.data.batches import Batch
 from fastmos.distributed import World
@@ -22,6 +24,7 @@ from fastmos.heads import Usage
 from fastmos.heads.modules import MixtureOfSoftmaxes
 from fastmos.run_folder import RunFolder
 from fastmos.tasks import build_task
+from fastmos.tasks.evaluation import Evaluation
 from fastmos.training import trainer as loop
 from fastmos.training.state import State
 from fastmos.training.trainer import HOPELESS, Trainer, reason_to_end, validation_due
@@ -192,3 +195,51 @@ def test_trains_in_bfloat16(digits: Path) -> None:
     assert done.returncode == 0, done.stderr
     losses = [record["loss"] for record in records(digits / "run") if "loss" in record]
     assert losses[-1] < losses[0]
+
+
+def test_the_log_is_strict_json(digits: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps that were all skipped have no loss, and a norm that is not finite is none."""
+    spoil(monkeypatch, lambda step: step <= 3)
+    train(tiny(training={"max_epochs": 1}), digits, digits / "run")
+    lines = (digits / "run" / "log.jsonl").read_text().splitlines()
+    found = [json.loads(line, parse_constant=lambda text: pytest.fail(text)) for line in lines]
+    losses = [(record["loss"], record["grad_norm"] is None) for record in found if "loss" in record]
+    assert losses[0] == (None, True) and losses[1][0] > 0
+
+
+@pytest.mark.parametrize("when", ["in training", "in validation"])
+def test_a_run_that_diverges_stops_and_names_the_weights_that_it_keeps(
+    when: str, digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if when == "in training":
+        backward = Trainer._backward
+
+        def worse(self: Trainer, group: list[Batch], count: float) -> tuple[Tensor, Tensor]:
+            loss, nll = backward(self, group, count)
+            return loss, nll * (1e7 if self.state.step > 14 else 1)
+
+        monkeypatch.setattr(Trainer, "_backward", worse)
+    else:
+        evaluate = Trainer._evaluate
+
+        def bad(self: Trainer) -> Evaluation:
+            found = evaluate(self)
+            likelihood = replace(found.likelihood, nll_per_word=2e7 if self.state.step > 12 else 1.0)
+            return replace(found, likelihood=likelihood)
+
+        monkeypatch.setattr(Trainer, "_evaluate", bad)
+    with pytest.raises(InputError, match=r"^training has diverged: NLL \S+ at step 1[58]; the best weights, of step "):
+        train(tiny(training={"early_stopping_metric": "nll"}), digits, digits / "run")
+    assert fastmos.load(digits / "run").translate(["1 2"])
+    assert max(RunFolder(digits / "run").checkpoints.steps()) == 12
+
+
+def test_an_lstm_in_half_precision_is_refused_where_there_is_none(
+    digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none(*arguments: Any) -> None:
+        raise RuntimeError("could not create a primitive descriptor for the LSTM forward propagation primitive")
+
+    monkeypatch.setattr(torch.nn.LSTM, "forward", none)
+    with pytest.raises(InputError, match=r"^training\.autocast fp16 has no LSTM on this cpu; use bf16 or none$"):
+        train(tiny(training={"autocast": "fp16"}), digits, digits / "run")

@@ -1,5 +1,7 @@
 """Backbones: features of images, and preprocessing as the networks need it."""
 
+import io
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -114,5 +116,25 @@ def test_unsupported_preprocessing_is_refused(settings: dict[str, object], said:
 
 
 def test_a_folder_without_a_model_is_no_backbone(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nor a vision model that can be loaded"):
+        load_backbone(str(tmp_path))
+
+
+def test_a_backbone_cannot_run_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its config names a module of its own; nobody is asked whether to trust it."""
+    mark = tmp_path / "executed"
+    settings = {"model_type": "evil", "auto_map": {"AutoConfig": "evil.Evil", "AutoModel": "evil.EvilModel"}}
+    (tmp_path / "config.json").write_text(json.dumps(settings))
+    (tmp_path / "evil.py").write_text(f"open({str(mark)!r}, 'w')")
+    monkeypatch.setattr("builtins.input", lambda *asked: pytest.fail("somebody was asked"))
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n" * 9))
+    with pytest.raises(InputError, match=r"nor a vision model that can be loaded \(.*custom code"):
+        load_backbone(str(tmp_path))
+    assert not mark.exists()
+
+
+@pytest.mark.parametrize("content", ["[]", "{", '{"model_type": "resnet", "depths": "x"}', "[" * 100_000])
+def test_a_damaged_backbone_gets_a_sentence(content: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(content)
     with pytest.raises(InputError, match="nor a vision model that can be loaded"):
         load_backbone(str(tmp_path))

@@ -4,7 +4,17 @@ A command is a pair of functions, `add_arguments(parser)` and `run(args)`. The m
 the rooms inside these functions, so that help is quick.
 """
 
+import signal
+from contextlib import suppress
+
+# Until `main` can say so, Ctrl-C ends the program without a word: before it are a third of a second of imports.
+_INTERRUPTED = signal.getsignal(signal.SIGINT)
+with suppress(ValueError):  # not in the main thread
+    if _INTERRUPTED is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 import difflib
+import errno
 import os
 import re
 import sys
@@ -34,7 +44,9 @@ from fastmos.cli import (
     translate,
 )
 from fastmos.cli.arguments import Parser
-from fastmos.errors import InputError, missing_extra
+from fastmos.cli.streams import prepare_streams
+from fastmos.errors import InputError, missing_extra, printable
+from fastmos.processes import SAFE_PATH, whole_number
 
 
 class Command(NamedTuple):
@@ -83,12 +95,18 @@ COMMANDS = {
 }
 
 
+CLOSED = "standard output is closed; redirect it to a file, or to /dev/null"
+TOO_LARGE = "allocate memory|out of memory|Storage size calculation overflowed|array is too big|Unable to allocate"
+
+
 def main() -> None:
     """Entry point of `fastmos`."""
     try:
+        os.environ[SAFE_PATH] = "1"  # of all processes that this one starts
+        prepare_streams()
         dispatch(sys.argv[1:])
         sys.stdout.flush()  # a closed pipe shows here, not in the interpreter's last breath
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1:  # gloo's threads sometimes abort the interpreter's tear-down
+        if whole_number("WORLD_SIZE", 1) > 1:  # gloo's threads sometimes abort the interpreter's tear-down
             sys.stderr.flush()
             os._exit(0)
     except BrokenPipeError:
@@ -101,7 +119,9 @@ def main() -> None:
         sentence = explain(error)
         if sentence is None:
             raise
-        print(f"fastmos: {sentence}", file=sys.stderr)
+        print(f"fastmos: {printable(sentence)}", file=sys.stderr)
+        if sentence == CLOSED:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # for what is still to be written
         sys.exit(2)
 
 
@@ -111,8 +131,10 @@ def explain(error: Exception) -> str | None:
         return str(error)
     if isinstance(error, ModuleNotFoundError):
         return missing_extra(error)
-    if isinstance(error, MemoryError) or re.search("allocate memory|out of memory", str(error)):
+    if isinstance(error, MemoryError) or re.search(TOO_LARGE, str(error)):
         return "there is not enough memory for this; choose smaller sizes or batches"
+    if isinstance(error, OSError) and error.errno == errno.EBADF and error.filename is None:
+        return CLOSED
     if isinstance(error, OSError) and (error.filename is not None or error.errno is not None):
         return f"{error.filename}: {error.strerror}" if error.filename else str(error.strerror)
     return None
@@ -156,3 +178,7 @@ def parser_of(name: str) -> Parser:
     parser = Parser(name, cleandoc(command.run.__doc__ or command.about))
     command.add_arguments(parser)
     return parser
+
+
+with suppress(ValueError):
+    signal.signal(signal.SIGINT, _INTERRUPTED)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from fastmos.errors import InputError, did_you_mean
+from fastmos.errors import InputError, did_you_mean, printable
 
 if TYPE_CHECKING:
     from fastmos.inference.run import Run
@@ -163,7 +163,7 @@ def load_run(args: Namespace) -> "Run":
     from fastmos.inference.run import load
 
     def show(message: Warning | str, *rest: Any) -> None:
-        print(f"fastmos: warning: {message}", file=sys.stderr)
+        print(f"fastmos: warning: {printable(message)}", file=sys.stderr)
 
     warnings.showwarning = show  # type: ignore[assignment]  # of the arguments only the message is used
     return load(args.run, args.device)

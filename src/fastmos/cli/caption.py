@@ -75,7 +75,7 @@ def _read(path: Path) -> "Image | None":
     try:
         return read_image(path)
     except InputError as error:
-        print(f"fastmos: {error}", file=sys.stderr, flush=True)
+        print(f"fastmos: {printable(error)}", file=sys.stderr, flush=True)
         return None
 
 

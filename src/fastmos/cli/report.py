@@ -5,6 +5,7 @@ from argparse import Namespace
 from pathlib import Path
 
 from fastmos.cli.arguments import Arguments, add_output, add_paths, add_split
+from fastmos.errors import printable
 
 
 def add_arguments(parser: Arguments) -> None:
@@ -18,9 +19,9 @@ def run(args: Namespace) -> None:
     from fastmos.report.page import write_report
 
     for sentence in write_report(args.paths or [Path("results")], args.output):
-        print(f"fastmos: warning: left out {sentence}", file=sys.stderr)
+        print(f"fastmos: warning: left out {printable(sentence)}", file=sys.stderr)
     how = "" if args.output.suffix.lower() == ".md" else "; open it in a browser"
-    print(f"{args.output}: {args.output.stat().st_size / 1000:,.0f} kB{how}")
+    print(f"{printable(args.output)}: {args.output.stat().st_size / 1000:,.0f} kB{how}")
 
 
 def compare_arguments(parser: Arguments) -> None:
@@ -32,7 +33,7 @@ def compare(args: Namespace) -> None:
     """Scores of runs side by side on the same text, with p-values of a paired bootstrap against the first run."""
     from fastmos.report.compare import compare
 
-    print(compare(args.runs, args.split))
+    print(printable(compare(args.runs, args.split), keep="\n"))
 
 
 def runs_arguments(parser: Arguments) -> None:
@@ -43,4 +44,4 @@ def runs(args: Namespace) -> None:
     """List the run folders in a folder and below it, with their task, head and best validation."""
     from fastmos.report.runs import list_runs
 
-    print(list_runs(args.folder))
+    print(printable(list_runs(args.folder), keep="\n"))

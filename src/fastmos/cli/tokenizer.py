@@ -1,6 +1,5 @@
 """`fastmos tokenizer ...`: learn a tokenizer from text, encode and decode as filters, look into it."""
 
-import os
 import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +22,7 @@ from fastmos.cli.arguments import (
 )
 from fastmos.errors import InputError
 from fastmos.files import check_output, read_lines, written_whole
+from fastmos.processes import whole_number
 
 if TYPE_CHECKING:
     from fastmos.tokenizers import Pretokenizer, TableTokenizer, Tokenizer
@@ -93,7 +93,7 @@ def learn(args: Namespace) -> None:
         learner: Any = tokenizer_class(args.type)
         tokenizer = learner.learn(_lines(args.files), pretokenizer=pretokenizer, **given)
         tokenizer.save(args.output)
-    if os.environ.get("RANK", "0") == "0":  # of torchrun's processes one speaks
+    if whole_number("RANK", 0) == 0:  # of torchrun's processes one speaks
         print(f"{args.output}: {tokenizer.summary()}")
 
 
@@ -303,4 +303,7 @@ def _written(output: Path | None) -> Iterator[IO[bytes]]:
 
 
 def _write(out: IO[bytes], lines: Iterable[str]) -> None:
-    out.writelines(line.encode() + b"\n" for line in lines)
+    if out is sys.stdout.buffer and sys.stdout.isatty():
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+    else:
+        out.writelines(line.encode() + b"\n" for line in lines)

@@ -22,6 +22,7 @@ from fastmos.files import read_lines
 if TYPE_CHECKING:
     from fastmos.inference.run import Output
 
+NBEST = "print, after its number and a tab, the N best different translations of each line (an empty line has one)"
 LINES_AT_ONCE = 2000  # read, sorted by length, translated, written
 
 
@@ -29,7 +30,7 @@ def add_arguments(parser: Arguments) -> None:
     add_run(parser)
     add_files(parser, "text")
     add_beam_size(parser)
-    add_count(parser, "--nbest", "print the N best translations of each line, after the line's number and a tab", 1)
+    add_count(parser, "--nbest", NBEST, 1)
     add_flag(parser, "--scores", "put log-probability and score, with tabs, before each translation")
     add_choice(parser, "--overlong", ["cut", "refuse"], "what to do with lines longer than in training", "cut")
 
@@ -40,7 +41,7 @@ def run(args: Namespace) -> None:
     model.translate([])  # a run of another task is refused before anything is read
     lines: Iterable[str] = chain.from_iterable(read_lines(file) for file in args.files or [Path("-")])
     size = LINES_AT_ONCE
-    if not args.files and sys.stdin.isatty():
+    if not args.files and sys.stdin is not None and sys.stdin.isatty():
         lines, size = _typed(), 1
     number = 0
     stream = iter(lines)

@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 from fastmos.config.base import Section, Typed, load_class
 from fastmos.config.heads import HEADS, AnyHead, HeadConfig, MoS
 from fastmos.config.models import BODIES, AnyBody, AttentionLSTM, BodyConfig, default_body
+from fastmos.config.reading import read_yaml, shown
 from fastmos.config.tokenizers import TOKENIZERS, Table, TokenizerConfig, TokenizerFile, Tokenizers
 from fastmos.config.training import METRICS, Data, Search, SplitFiles, Training
 from fastmos.errors import InputError, did_you_mean, lower_first
@@ -125,38 +126,7 @@ def configs_folder() -> Path:
 
 def read_config(path: Path) -> Config:
     """The config of a YAML file; what the file leaves out has its default."""
-    import yaml
-
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast, where it was compiled
-    try:
-        text = path.read_text(encoding="utf-8")
-        value, repeated = yaml.load(text, loader), _repeated_key(yaml.compose(text, loader))
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file; the first argument of fastmos train is a YAML file") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: is a folder; give the YAML file of an experiment") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path}: not UTF-8 text; give the YAML file of an experiment") from None
-    except yaml.YAMLError as error:
-        raise InputError(f"{path}: not valid YAML ({' '.join(str(error).split())})") from None
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: holds no sections; see the configs folder for examples")
-    if repeated:
-        raise InputError(f"{path}: has {repeated} twice; keep one")
-    return parse_config(value, str(path))
-
-
-def _repeated_key(node: Any, prefix: str = "") -> str | None:
-    """The first key that stands twice in a section of a YAML tree; its parser would silently keep the last."""
-    seen: set[str] = set()
-    for key, value in node.value if getattr(node, "id", "") == "mapping" else []:
-        name = f"{prefix}{key.value}"
-        if name in seen:
-            return name
-        seen.add(name)
-        if deeper := _repeated_key(value, f"{name}."):
-            return deeper
-    return None
+    return parse_config(read_yaml(path), str(path))
 
 
 def parse_config(value: Mapping[str, Any], name: str) -> Config:
@@ -173,9 +143,9 @@ def parse_config(value: Mapping[str, Any], name: str) -> Config:
         known = ", ".join(REGISTRIES[key])
         raise InputError(f"{name}: {key}.type is '{first['ctx']['tag']}'; it must be one of {known}") from None
     if first["type"] == "union_tag_not_found":
-        raise InputError(f"{name}: {key} must be a section of keys, not {first['input']!r}") from None
+        raise InputError(f"{name}: {key} must be a section of keys, not {shown(first['input'])}") from None
     message = lower_first(first["msg"].removeprefix("Value error, "))
-    raise InputError(f"{name}: {key}: {message}, not {first['input']!r}") from None
+    raise InputError(f"{name}: {key}: {message}, not {shown(first['input'])}") from None
 
 
 def _dotted(location: tuple[int | str, ...]) -> str:

@@ -4,10 +4,13 @@ import importlib
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Union
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, field_validator
 
-Count = Annotated[int, Field(ge=1)]
-NonNegative = Annotated[int, Field(ge=0)]
+LARGEST = 10**9  # of a number that something is counted or measured by; more is a slip, and overflows somewhere
+Count = Annotated[int, Field(ge=1, le=LARGEST)]
+NonNegative = Annotated[int, Field(ge=0, le=LARGEST)]
+Layers = Annotated[int, Field(ge=1, le=1000)]
+Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]
 
@@ -16,6 +19,13 @@ class Section(BaseModel):
     """A part of the config: immutable, without keys that it does not know. The docstring of a key is its help."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+    @field_validator("*")
+    @classmethod
+    def _no_nul(cls, value: Any) -> Any:
+        if isinstance(value, str) and "\0" in value:
+            raise ValueError("must be text without the character NUL")
+        return value
 
 
 class Typed(Section):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from fastmos.config.base import Count, Fraction, NonNegative, Typed, one_of
+from fastmos.config.base import Count, Fraction, Layers, NonNegative, Typed, one_of
 
 
 class BodyConfig(Typed):
@@ -15,7 +15,7 @@ class BodyConfig(Typed):
     type: str
     hidden_size: Count = 256
     """size of the hidden states g that the head reads"""
-    num_layers: Count = 1
+    num_layers: Layers = 1
     """layers of the body (of encoder and decoder each)"""
 
     @property

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from fastmos.config.base import Count, Fraction, NonNegative, Positive, Section
+from fastmos.config.base import Count, Fraction, NonNegative, Positive, Section, Seed
 
 METRICS = {"bleu": "BLEU", "nll": "NLL per word", "cider": "CIDEr"}  # of early stopping, and how they are printed
 
@@ -92,7 +92,7 @@ class Training(Section):
     """and how many of the last"""
     autocast: Literal["none", "bf16", "fp16"] = "none"
     """precision of the forward pass"""
-    seed: NonNegative = 1
+    seed: Seed = 1
     """of parameters, data order and dropout"""
     log_to: Literal["none", "tensorboard", "wandb"] = "none"
     """log metrics to TensorBoard or Weights & Biases too, where installed"""

@@ -83,6 +83,7 @@ class SentenceBatches:
 
     Pairs with an empty side are dropped unless `keep_empty`, and so are pairs with a side of more than `max_length`
     tokens: `empty` and `overlong` say how many. `len(...)` is the number of pairs kept.
+    A step has the pairs of `share` processes, `world` unless given, and is dealt out to `world` of them.
     `features` gives the features [B, F] of lines [B], for captions of images.
     """
 
@@ -99,6 +100,7 @@ class SentenceBatches:
         shuffle: bool = True,
         max_length: int | None = None,
         keep_empty: bool = False,
+        share: int | None = None,
         features: FeaturesOf | None = None,
     ) -> None:
         if (max_tokens is None) == (max_sentences is None):
@@ -110,8 +112,9 @@ class SentenceBatches:
             check_pairs(source, target)
         self.target, self.source, self.features = target, source, features
         self.seed, self.rank, self.world, self.shuffle = seed, rank, world, shuffle
-        self._rows = (max_sentences or 0) * world  # of a step, or 0
-        self._budget = (max_tokens or 0) * world  # of a step, or 0
+        self._share = share or world
+        self._rows = (max_sentences or 0) * self._share  # of a step, or 0
+        self._budget = (max_tokens or 0) * self._share  # of a step, or 0
         self._select(max_length or np.iinfo(np.int32).max, keep_empty)
         self._plan: _Plan | None = None
 
@@ -127,7 +130,7 @@ class SentenceBatches:
         if not len(self._lines):
             raise InputError(f"{self.target.name}: all {len(keep):,} lines are empty or too long; give other text")
         self._lengths = [side[keep] + 1 for side in lengths]  # [L] each, the target's first
-        widest, tokens = max(int(side.max()) for side in self._lengths), self._budget // self.world
+        widest, tokens = max(int(side.max()) for side in self._lengths), self._budget // self._share
         if tokens and widest > tokens:
             raise InputError(
                 f"max_tokens={tokens:,} cannot hold the longest line of {self.target.name} or its partner ({widest:,} "
@@ -224,11 +227,20 @@ class _Plan:
 class ContiguousBatches:
     """Contiguous text for a language model: lines joined by eos, cut into parallel streams, `length` tokens a step.
 
-    Each rank has `streams` of them. No token is dropped: the last stream is padded. The input at the start of a line is
-    bos, as in sentence batches.
+    Each rank has `streams` of them, or its part of those of `share` ranks. No token is dropped: the last stream is
+    padded. The input at the start of a line is bos, as in sentence batches.
     """
 
-    def __init__(self, text: TokenizedText, *, streams: int, length: int, rank: int = 0, world: int = 1) -> None:
+    def __init__(
+        self,
+        text: TokenizedText,
+        *,
+        streams: int,
+        length: int,
+        rank: int = 0,
+        world: int = 1,
+        share: int | None = None,
+    ) -> None:
         if streams < 1 or length < 1:
             raise InputError(f"streams={streams}, length={length}: give positive numbers")
         if not len(text):
@@ -236,8 +248,11 @@ class ContiguousBatches:
         self.text, self.streams, self.length = text, streams, length
         self._ends = text.offsets[1:] + np.arange(1, len(text) + 1)  # [L] where each line ends, eos included
         self._size = int(self._ends[-1])
-        self._stride = -(-self._size // (streams * world))  # tokens of a stream
-        self._begins = np.arange(rank, streams * world, world)[:, None] * self._stride  # [B, 1]
+        total = streams * (share or world)
+        if total < world:
+            raise InputError(f"{total} streams of text for {world} processes; start at most {total}")
+        self._stride = -(-self._size // total)  # tokens of a stream
+        self._begins = np.arange(rank, total, world)[:, None] * self._stride  # [B, 1]
 
     def steps(self, epoch: int) -> int:
         """Steps of an epoch, the same on all ranks."""

@@ -4,6 +4,7 @@ import errno
 import gzip
 import hashlib
 import http.client
+import lzma
 import shutil
 import ssl
 import tarfile
@@ -13,6 +14,7 @@ import urllib.request
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from email.message import Message
 from pathlib import Path, PurePosixPath
@@ -26,6 +28,11 @@ CHUNK = 1 << 20
 ATTEMPTS = 6
 TIMEOUT_SECONDS = 60.0
 PERMANENT = {400, 401, 403, 404, 405, 410}  # HTTP errors that another attempt will not change
+PAGE = (b"<!doctype html", b"<html")  # how what a proxy or a login sends instead of a file begins
+
+
+class FullDiskError(InputError):
+    """There is no room; the download itself may be good."""
 
 
 @dataclass(frozen=True)
@@ -51,8 +58,8 @@ def fetch(
 ) -> Path:
     """Download a file into a folder, unless it is there already; an interrupted download is resumed.
 
-    A mirror is a URL under which the file has the same name. If the SHA-256 is unknown, that of the first download is
-    written to NAME.sha256 beside the file and checked from then on.
+    A mirror is a URL under which the file has the same name. If the SHA-256 is unknown, that in NAME.sha256 beside the
+    file is checked, which `record` writes once the file has proved good.
     """
     final = folder / remote.name
     if final.exists():
@@ -63,15 +70,22 @@ def fetch(
     partial = folder / f"{remote.name}.part"
     _download(url, partial, remote.size, attempts, sleep)
     try:
-        _check(partial, remote, "it was deleted; try again later, or another --mirror", url)
+        _refuse_page(partial, url)
+        recorded = f", or delete {_digest_file(final)} if it changed on purpose" if recorded_sha256(final) else ""
+        _check(partial, remote, f"it was deleted; try again later, or another --mirror{recorded}", url)
     except InputError:
         partial.unlink()
         raise
     finally:
         _tag_file(partial).unlink(missing_ok=True)
-    _record(partial, final)
     partial.replace(final)
     return final
+
+
+def _refuse_page(partial: Path, url: str) -> None:
+    with open(partial, "rb") as file:
+        if file.read(1000).lstrip(b"\xef\xbb\xbf \t\r\n").lower().startswith(PAGE):
+            raise InputError(f"{url}: a web page came instead of the file; log in or try another network or --mirror")
 
 
 def recorded_sha256(path: Path) -> str | None:
@@ -107,11 +121,32 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _record(partial: Path, final: Path) -> None:
-    """Write the hash in the format of `sha256sum -c`."""
-    if recorded_sha256(final) is None:
-        with written_whole(_digest_file(final)) as file:
-            file.write(f"{_sha256(partial)}  {final.name}\n")
+def record(path: Path) -> None:
+    """The file was unpacked and its content is right: write its hash in the format of `sha256sum -c`."""
+    if recorded_sha256(path) is None:
+        with written_whole(_digest_file(path)) as file:
+            file.write(f"{_sha256(path)}  {path.name}\n")
+
+
+def forget(path: Path) -> None:
+    """The file is not what it should be: remove it and its hash, so that the next call downloads it again."""
+    path.unlink(missing_ok=True)
+    _digest_file(path).unlink(missing_ok=True)
+
+
+@contextmanager
+def proved(*paths: Path) -> Iterator[None]:
+    """Around the work that shows whether downloads are good: keeps their hashes, or removes the files."""
+    try:
+        yield
+    except FullDiskError:
+        raise
+    except InputError:
+        for path in paths:
+            forget(path)
+        raise
+    for path in paths:
+        record(path)
 
 
 def _download(url: str, partial: Path, size: int | None, attempts: int, sleep: Callable[[float], None]) -> None:
@@ -170,7 +205,7 @@ def _transfer(url: str, partial: Path, size: int | None) -> None:
             partial.unlink(missing_ok=True)  # first, so that bytes of one version are never beside the tag of another
             tag.write_text(_version(response.headers), "utf-8")
         length = response.headers.get("Content-Length")
-        expected = int(length) if length and length.isdigit() else None
+        expected = int(length) if length and length.isascii() and length.isdigit() and len(length) < 20 else None
         _check_space(partial.parent, expected or 0, url)
         received = _append(response, partial, done, expected)
     if expected is not None and received < expected:
@@ -209,13 +244,20 @@ def _append(response: IO[bytes], partial: Path, done: int, expected: int | None)
 
 
 def _full(folder: Path, name: str) -> InputError:
-    return InputError(f"{folder}: the disk is full while writing {name}; make room and run the command again")
+    return FullDiskError(f"{folder}: the disk is full while writing {name}; make room and run the command again")
 
 
 def _check_space(folder: Path, needed: int, what: str) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
-        raise InputError(f"{folder}: {what} needs {needed:,} bytes and {free:,} are free; make room or use --folder")
+        raise FullDiskError(f"{folder}: {what} needs {needed:,} bytes and {free:,} are free; make room or use --folder")
+
+
+# What the packages raise for files that are cut, changed, encrypted, or packed in an unknown way.
+DAMAGE = (
+    *(tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError),
+    *(RuntimeError, NotImplementedError, ValueError, OverflowError),
+)
 
 
 def unpack(archive: Path, members: Sequence[str], folder: Path) -> list[Path]:
@@ -238,8 +280,10 @@ def unpack(archive: Path, members: Sequence[str], folder: Path) -> list[Path]:
             found[name] = target
             if len(found) == len(set(members)):
                 break
-    except (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise InputError(f"{archive}: damaged archive ({error}); remove it and run the command again") from None
+    except InputError:
+        raise
+    except DAMAGE as error:
+        raise InputError(f"{archive}: damaged archive ({error}); get it again") from None
     missing = [member for member in members if member not in found]
     if missing:
         raise InputError(f"{archive}: has no regular file {missing[0]}; is it the right archive?")

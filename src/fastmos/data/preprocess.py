@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO
 from xml.sax.saxutils import unescape
 
-from fastmos.data.downloads import Remote, fetch, recorded_sha256, unpack
+from fastmos.data.downloads import Remote, fetch, proved, recorded_sha256, unpack
 from fastmos.errors import InputError
 from fastmos.files import read_json, read_lines, write_json, written_whole
 from fastmos.progress import progress
@@ -184,8 +184,11 @@ def _multi30k(corpus: Corpus, archives: dict[str, Path], folder: Path) -> dict[s
     """The files, unchanged."""
     counts: dict[str, int] = {}
     for split in corpus.splits:
-        de, en = (read_lines(archives[f"{split}.lc.norm.tok.{side}"]) for side in ("de", "en"))
-        counts |= _write(folder, corpus, (split,), ((0, pair) for pair in aligned(de, en, split)))
+        files = [archives[f"{split}.lc.norm.tok.{side}"] for side in ("de", "en")]
+        with proved(*files):
+            de, en = map(read_lines, files)
+            pairs = aligned(de, en, split)
+            counts |= _write(folder, corpus, (split,), ((0, pair) for pair in pairs))
     return counts
 
 
@@ -199,10 +202,11 @@ PREPARE: dict[str, Callable[[Corpus, dict[str, Path], Path], dict[str, int]]] = 
 
 @contextmanager
 def _unpacked(archive: Path, members: list[str], folder: Path) -> Iterator[dict[str, Path]]:
-    """Files of an archive, deleted at the end."""
+    """Files of an archive, deleted at the end; an archive that is not what it should be goes, too."""
     inside = folder / "unpacked"
     try:
-        yield dict(zip(members, unpack(archive, members, inside), strict=True))
+        with proved(archive):
+            yield dict(zip(members, unpack(archive, members, inside), strict=True))
     finally:
         shutil.rmtree(inside, ignore_errors=True)
 
@@ -260,19 +264,20 @@ def talk_lines(path: Path) -> Iterator[str]:
         text = line.strip()
         if re.match(r"</?(title|description)>", text):
             yield re.sub(r"</?(title|description)>", "", text).strip()
-        elif not re.match(r"</?[a-z]+[^<>]*>", text):
+        elif not re.match(r"</?[a-z][^<>]*>", text):
             yield text
 
 
 def segments(path: Path) -> Iterator[str]:
     """The text of each `<seg>` of an XML or SGML test set."""
     for number, line in enumerate(read_lines(path), 1):
-        if "<seg" not in line:
+        _, tag, rest = line.partition("<seg")
+        if not tag:
             continue
-        found = re.search(r"<seg[^>]*>(.*?)</seg>", line)
-        if not found:
+        text, end, _ = rest.partition(">")[2].partition("</seg>")
+        if not end:
             raise InputError(f"{path}, line {number}: a <seg> without </seg>; download the archive again")
-        yield unescape(found[1].strip(), {"&quot;": '"', "&apos;": "'"})
+        yield unescape(text.strip(), {"&quot;": '"', "&apos;": "'"})
 
 
 def tokenized(pairs: Iterable[Pair], corpus: Corpus, lowercase: bool = False) -> Iterator[Pair]:

@@ -8,8 +8,6 @@ folder. Old folders are never deleted.
 import errno
 import hashlib
 import os
-import shutil
-import socket
 import subprocess
 import sys
 from collections import deque
@@ -25,8 +23,8 @@ from typing import IO, Any
 import numpy as np
 
 from fastmos.errors import InputError
-from fastmos.files import read_json, read_lines, write_json
-from fastmos.processes import child_environment, cores
+from fastmos.files import clear_temporary, folder_written_whole, read_json, read_lines, write_json
+from fastmos.processes import child_command, child_environment, cores
 from fastmos.progress import progress
 from fastmos.tokenizers import Tokenizer, load_tokenizer
 
@@ -57,8 +55,16 @@ class TokenizedText:
     def open(cls, folder: Path, name: str) -> "TokenizedText":
         """The text of a cache folder, memory-mapped."""
         about = read_json(folder / "about.json")
-        tokens = _mapped(folder / "tokens.bin", about["dtype"], about["tokens"])
-        return cls(tokens, _mapped(folder / "offsets.bin", "<i8", about["lines"] + 1), name)
+        try:
+            tokens = _mapped(folder / "tokens.bin", np.dtype(about["dtype"]), about["tokens"])
+            offsets = _mapped(folder / "offsets.bin", np.dtype("<i8"), about["lines"] + 1)
+        except InputError:
+            raise
+        except (KeyError, TypeError, ValueError):
+            raise _damaged(folder / "about.json") from None
+        if about.get("sha256", found := _digest(tokens, offsets)) != found:  # older folders have none
+            raise _damaged(folder / "tokens.bin")
+        return cls(tokens, offsets, name)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -150,30 +156,32 @@ def _one_builder(cache: Path) -> Iterator[None]:
         except OSError:
             yield
             return
-        for left in cache.glob(f".*.{socket.gethostname()}.*.tmp"):
-            shutil.rmtree(left, ignore_errors=True)
+        clear_temporary(cache)
         yield
 
 
 @contextmanager
 def _written_whole(folder: Path) -> Iterator[Path]:
-    """A folder that appears under its name only when complete."""
-    aside = folder.with_name(f".{folder.name}.{socket.gethostname()}.{os.getpid()}.tmp")
+    """As `folder_written_whole`, but another machine may be first with the same content."""
     try:
-        aside.mkdir()
-        yield aside
-        try:
-            aside.rename(folder)
-        except OSError:
-            if not folder.exists():  # else another machine was first with the same content
-                raise
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
+        with folder_written_whole(folder) as aside:
+            yield aside
+    except OSError:
+        if not folder.exists():
+            raise
 
 
-def _mapped(file: Path, dtype: str, size: int) -> Array:
-    if not file.is_file() or file.stat().st_size != size * np.dtype(dtype).itemsize:
-        raise InputError(f"{file.parent}: damaged cache folder ({file.name}); delete it, and it will be built again")
+def _damaged(file: Path) -> InputError:
+    return InputError(f"{file.parent}: damaged cache folder ({file.name}); delete it, and it will be built again")
+
+
+def _digest(tokens: Array, offsets: Array) -> str:
+    return hashlib.sha256(hashlib.sha256(tokens.data).digest() + hashlib.sha256(offsets.data).digest()).hexdigest()
+
+
+def _mapped(file: Path, dtype: np.dtype[Any], size: int) -> Array:
+    if dtype.kind not in "iu" or not file.is_file() or file.stat().st_size != size * dtype.itemsize:
+        raise _damaged(file)
     return np.memmap(file, dtype, "r", shape=(size,)) if size else np.empty(0, dtype)
 
 
@@ -186,6 +194,7 @@ def _build(files: Sequence[Path], tokenizer: Tokenizer, folder: Path, processes:
     lines = chain.from_iterable(read_lines(file) for file in files)
     chunks = iter(lambda: list(islice(lines, CHUNK)), [])
     count, total = 0, 0  # lines and tokens so far
+    digests = hashlib.sha256(), hashlib.sha256(bytes(8))  # of tokens and offsets
     with (
         open(folder / "tokens.bin", "wb") as tokens_file,
         open(folder / "offsets.bin", "wb") as offsets_file,
@@ -194,8 +203,10 @@ def _build(files: Sequence[Path], tokenizer: Tokenizer, folder: Path, processes:
         offsets_file.write(bytes(8))  # the first line begins at 0
         what = f"encoding {_name(files)}, chunks of {CHUNK:,} lines"
         for tokens, lengths in progress(encoded, what, _count_chunks(files)):
-            tokens_file.write(tokens.tobytes())
-            offsets_file.write((total + lengths.cumsum()).astype("<i8").tobytes())
+            parts = tokens.tobytes(), (total + lengths.cumsum()).astype("<i8").tobytes()
+            for file, digest, part in zip((tokens_file, offsets_file), digests, parts, strict=True):
+                file.write(part)
+                digest.update(part)
             count, total = count + len(lengths), total + len(tokens)
         for file in (tokens_file, offsets_file):
             file.flush()
@@ -203,6 +214,7 @@ def _build(files: Sequence[Path], tokenizer: Tokenizer, folder: Path, processes:
     if not count:
         raise InputError(f"{_name(files)}: no lines; give a file with text")
     about = {"format": FORMAT, "files": _name(files), "dtype": dtype.str, "lines": count, "tokens": total}
+    about["sha256"] = hashlib.sha256(b"".join(digest.digest() for digest in digests)).hexdigest()
     write_json(folder / "about.json", about)
 
 
@@ -279,9 +291,8 @@ class _Worker:
 
     def __init__(self, saved: Path, dtype: np.dtype[Any]) -> None:
         self.dtype = dtype
-        program = "from fastmos.data.tokenized import serve; serve()"
         self.process = subprocess.Popen(
-            [sys.executable, "-c", program, str(saved), dtype.str],
+            child_command("-c", "from fastmos.data.tokenized import serve; serve()", str(saved), dtype.str),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             start_new_session=True,

@@ -5,7 +5,6 @@ is kept in results.json, and a finished demo shows it again without any work. Th
 results in the folder `report`.
 """
 
-import os
 import subprocess
 import sys
 import threading
@@ -15,9 +14,10 @@ from pathlib import Path
 from typing import IO, Any
 
 from fastmos.config import Config, parse_config, write_config
-from fastmos.errors import InputError
+from fastmos.errors import InputError, printable
 from fastmos.files import read_json, read_lines, write_json, written_whole
 from fastmos.metrics.likelihood import perplexity
+from fastmos.processes import child_command, child_environment
 from fastmos.provenance import provenance
 from fastmos.report.page import write_report
 from fastmos.reproduce.cost import step_costs
@@ -151,8 +151,8 @@ def _start(folder: Path, name: str) -> subprocess.Popen[str]:
     words = ["train", str(folder / f"{name}.yaml"), "--folder", str(folder / name)]
     print(f"fastmos {' '.join(words)}", file=sys.stderr, flush=True)
     return subprocess.Popen(
-        [sys.executable, "-m", "fastmos", *words],
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        child_command("-m", "fastmos", *words),
+        env={**child_environment(), "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         encoding="utf-8",
         process_group=0,  # Ctrl-C is for the demo, which signals its children once: a second signal would stop saving
@@ -161,7 +161,8 @@ def _start(folder: Path, name: str) -> subprocess.Popen[str]:
 
 def _pass_on(name: str, lines: IO[str]) -> None:
     for line in lines:
-        print(f"{name:>8}: {line.rstrip()}", file=sys.stderr, flush=True)
+        sys.stderr.write(f"{name:>8}: {printable(line.rstrip())}\n")  # at once: two threads write
+        sys.stderr.flush()
 
 
 # ---- results

@@ -22,6 +22,7 @@ from fastmos.heads import products
 # happens to be free. A CPU wants them in its last cache; a GPU wants more tokens at once.
 BUFFER_BYTES = {"cpu": 2**24, "cuda": 2**28}
 CONTEXT_SHARE = 8  # the contexts of a block of tokens may take this part of those bytes
+LOWEST = {dtype: torch.finfo(dtype).min for dtype in (torch.float32, torch.float64)}
 ALIGNMENT = 16  # rows of a buffer start at multiples of this many numbers, or matrix products slow down by a third
 
 # The row-wise inputs of a block of tokens -> what a kernel reads, of a mixture contexts [n, K, d] and log-prior [n, K].
@@ -227,7 +228,7 @@ class Kernel:
         probs = softmax(logits, 1, self.second[: len(logits)])
         log_top = probs.amax(1, keepdim=True).log()  # [nK, 1] log-probability of the token whose logit is now 0
         # A component of prior 0, or a token of bias -inf, stays below every other without turning 0 / 0 into nan.
-        joint = logits.add_(log_prior.reshape(-1, 1) + log_top).clamp_(min=-1e30)
+        joint = logits.add_(log_prior.reshape(-1, 1) + log_top).clamp_(min=LOWEST[logits.dtype])
         log_probs, shares = _mix(joint.view(n, mixtures, -1))  # log P(v), r_k(v), of log pi_k p_k(v) [n, K, stride]
         log_probs, shares = log_probs[:, : self.vocab_size], shares[:, :, : self.vocab_size]
         nll, weights = self.weigh(log_probs, targets, target_probs)  # [n], a(v) [n, V]
@@ -258,6 +259,8 @@ class Kernel:
 
     def _z_loss(self, log_z: Tensor) -> tuple[Tensor, Tensor]:
         """Its value [n], and its gradient by log Z_k [n, K]."""
+        if self.objective.z_loss == 0:  # 0 times the square of a large number would be nan
+            return log_z.new_zeros(len(log_z)), torch.zeros_like(log_z)
         weight = self.objective.z_loss / log_z.shape[1]
         return weight * log_z.square().sum(1), 2 * weight * log_z
 

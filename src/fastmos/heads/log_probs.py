@@ -8,7 +8,7 @@ from torch import Tensor
 
 from fastmos.heads import products
 from fastmos.heads.fused import Layer
-from fastmos.heads.kernel import chunk_tokens, exact_dtype, row_stride, slices
+from fastmos.heads.kernel import LOWEST, chunk_tokens, exact_dtype, row_stride, slices
 
 
 def log_mixture(
@@ -54,7 +54,7 @@ def log_probabilities(layer: Layer, rows: Sequence[Tensor]) -> Tensor:
         elif not _mix_probabilities(result[here], buffer, contexts, log_prior, layer):
             normal = _log_softmax(_fill(buffer, contexts, layer))
             normal = normal.view(-1, mixtures, stride).add_(log_prior[..., None])  # [n, K, stride]
-            best = normal.amax(1, keepdim=True).clamp(min=-1e30)  # or a token of bias -inf would be nan
+            best = normal.amax(1, keepdim=True).clamp(min=LOWEST[exact])  # bias -inf: no nan
             result[here] = normal.sub_(best).exp_().sum(1).log_().add_(best[:, 0])
     return result[:, : len(weight)]
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fastmos.heads.fused import Layer
-from fastmos.heads.kernel import Kernel, Objective, Recipe, exact_dtype, softmax
+from fastmos.heads.kernel import LOWEST, Kernel, Objective, Recipe, exact_dtype, softmax
 from fastmos.heads.log_probs import in_chunks, soft_capped
 from fastmos.heads.loss import fused
 from fastmos.heads.products import linear
@@ -45,7 +45,7 @@ class Tail(Kernel):
             logits -= top
             self.probs = softmax(logits, 1, self.second[: len(logits)])
             log_top = self.probs.amax(1, keepdim=True).log()
-            log_probs = logits.add_(log_top).clamp_(min=-1e30)[:, : self.vocab_size]
+            log_probs = logits.add_(log_top).clamp_(min=LOWEST[logits.dtype])[:, : self.vocab_size]
             nll, self.weights = self.weigh(log_probs, targets, probs)
             loss = nll if self.objective.entropy else -(self.weights * log_probs).sum(1)
             self.total = self.weights.sum(1, keepdim=True)

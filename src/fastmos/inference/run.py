@@ -1,6 +1,5 @@
 """A trained run: `fastmos.load("runs/x")` translates, captions, samples, scores and evaluates."""
 
-import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from fastmos.checkpoints import average_weights, load_weights, read_tensors, wri
 from fastmos.config import Config, Search
 from fastmos.distributed import World
 from fastmos.errors import InputError
+from fastmos.files import folder_written_whole
 from fastmos.models import Generator
 from fastmos.progress import progress
 from fastmos.run_folder import RunFolder
@@ -46,7 +46,7 @@ def load(folder: Path | str, device: str | None = None) -> "Run":
     config, base = where.read()
     task = build_task(config, base, where)
     model = task.build_model()
-    load_weights(model, read_tensors(where.model)[0], where.model)
+    load_weights(model, where.read_weights(), where.model)
     place = _device(device)
     return Run(task, model.to(place).eval(), place)
 
@@ -95,13 +95,12 @@ class Run:
         beam_size: int | None = None,
         overlong: Overlong = "cut",
     ) -> list[str] | list[list[Output]]:
-        """The best translation of each line; with `nbest`, lists of that many, best first.
+        """The best translation of each line; with `nbest`, lists of at most that many different ones, best first.
 
         Empty lines stay empty. Lines longer than training allowed are cut, with a warning that counts them, or refused.
         """
-        count = 1 if nbest is None else nbest
-        found = self.task.translate(self.model, lines, self._search(beam_size, count), count, overlong)
-        return self._texts(found, nbest)
+        search, wanted = self._search(beam_size, nbest)
+        return self._texts(self.task.translate(self.model, lines, search, wanted, overlong), nbest)
 
     @overload
     def caption(self, images: "Sequence[Image]", *, beam_size: int | None = None) -> list[str]: ...
@@ -112,9 +111,9 @@ class Run:
     def caption(
         self, images: "Sequence[Image]", *, nbest: int | None = None, beam_size: int | None = None
     ) -> list[str] | list[list[Output]]:
-        """The best caption of each PIL image; with `nbest`, lists of that many, best first."""
-        count = 1 if nbest is None else nbest
-        return self._texts(self.task.caption(self.model, images, self._search(beam_size, count), count), nbest)
+        """The best caption of each PIL image; with `nbest`, lists of at most that many different ones, best first."""
+        search, wanted = self._search(beam_size, nbest)
+        return self._texts(self.task.caption(self.model, images, search, wanted), nbest)
 
     @property
     def backbone(self) -> "Backbone":
@@ -125,8 +124,8 @@ class Run:
         self, features: torch.Tensor, *, nbest: int = 1, beam_size: int | None = None
     ) -> list[list[Output]]:
         """The best captions of images whose features [I, F] the run's backbone made."""
-        found = self.task.caption_features(self.model, features, self._search(beam_size, nbest), nbest)
-        return self._outputs(found)
+        search, wanted = self._search(beam_size, nbest)
+        return self._outputs(self.task.caption_features(self.model, features, search, wanted), nbest)
 
     def sample(
         self, lines: int, *, temperature: float = 1.0, top_p: float | None = None, seed: int = 0, prompt: str = ""
@@ -158,23 +157,36 @@ class Run:
         def show(groups: list[list[int]], count: int) -> object:
             return progress(groups, "decoding, batches", count) if count > 1 else groups
 
-        evaluator = Evaluator(self.model, self.target, self._search(beam_size, 1), world, show=show)  # type: ignore[arg-type]
+        search, _ = self._search(beam_size, None)
+        evaluator = Evaluator(self.model, self.target, search, world, show=show)  # type: ignore[arg-type]
         return self.task.evaluate(data, evaluator, language)
 
-    def _search(self, beam_size: int | None, nbest: int) -> Search:
-        """The config's search, but with this beam, or one that is large enough."""
-        size = max(self.config.search.beam_size, nbest) if beam_size is None else beam_size
-        if not 1 <= nbest <= size:
-            raise InputError(f"nbest is {nbest} and beam_size {size}; 1 <= nbest <= beam_size is needed")
-        return self.config.search.model_copy(update={"beam_size": size})
+    def _search(self, beam_size: int | None, nbest: int | None) -> tuple[Search, int]:
+        """The config's search, but with this beam, or one that is large enough; and how many outputs to ask it for.
+
+        Different tokens may decode to the same text, so for `nbest` texts all that the beam finds are asked for.
+        """
+        count = 1 if nbest is None else nbest
+        size = max(self.config.search.beam_size, count) if beam_size is None else beam_size
+        if not 1 <= count <= size:
+            raise InputError(f"nbest is {count} and beam_size {size}; 1 <= nbest <= beam_size is needed")
+        return self.config.search.model_copy(update={"beam_size": size}), 1 if count == 1 else size
 
     def _texts(self, found: list[list[Hypothesis]], nbest: int | None) -> list[str] | list[list[Output]]:
-        outputs = self._outputs(found)
+        outputs = self._outputs(found, nbest or 1)
         return [best[0].text for best in outputs] if nbest is None else outputs
 
-    def _outputs(self, found: list[list[Hypothesis]]) -> list[list[Output]]:
+    def _outputs(self, found: list[list[Hypothesis]], nbest: int) -> list[list[Output]]:
+        """The best outputs of each input, no text twice."""
         texts = iter(self.target.decode_lines([hypothesis.tokens for best in found for hypothesis in best]))
-        return [[Output(next(texts), one.log_prob, one.score, one.tokens) for one in best] for best in found]
+        outputs = []
+        for best in found:
+            different: dict[str, Output] = {}
+            for one in best:
+                text = next(texts)
+                different.setdefault(text, Output(text, one.log_prob, one.score, one.tokens))
+            outputs.append(list(different.values())[:nbest])
+        return outputs
 
 
 def average(folder: Path, output: Path, *, last: int = 0, best: int = 0) -> list[int]:
@@ -193,15 +205,11 @@ def average(folder: Path, output: Path, *, last: int = 0, best: int = 0) -> list
     mean = average_weights([where.checkpoints.path(step) for step in chosen])
     if output.exists():
         raise InputError(f"{output}: exists; give another --output")
-    aside = output.with_name(f".{output.name}.{os.getpid()}.tmp")  # so that the folder appears whole or not at all
-    new = RunFolder(aside)
-    try:
-        write_tensors(new.model, mean, {"averaged": sorted(chosen)})
+    with folder_written_whole(output) as aside:
+        new = RunFolder(aside)
         for part, copy in zip(where.inputs, new.inputs, strict=True):
             if part.exists():
                 shutil.copyfile(part, copy)
+        write_tensors(new.model, mean, {"averaged": sorted(chosen), "inputs": new.digests()})
         new.write(config, base)
-        aside.rename(output)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     return sorted(chosen)

@@ -6,6 +6,7 @@ import html
 import io
 
 from fastmos.errors import InputError
+from fastmos.files import csv_cell
 from fastmos.tokenizers.table import TableTokenizer
 
 
@@ -16,7 +17,7 @@ def table_csv(tokenizer: TableTokenizer) -> str:
     writer.writerow(["row", "column", "word"])
     for row in range(tokenizer.rows):
         writer.writerows(
-            [row, column, word] for column, word in enumerate(tokenizer.row_words(row)) if word is not None
+            [row, column, csv_cell(word)] for column, word in enumerate(tokenizer.row_words(row)) if word is not None
         )
     return out.getvalue()
 

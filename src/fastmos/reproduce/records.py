@@ -3,13 +3,12 @@
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from fastmos.errors import InputError
-from fastmos.files import read_json, read_lines, written_whole
+from fastmos.files import read_json, read_json_lines, written_whole
 from fastmos.provenance import provenance
 
 FORMAT = 2
@@ -82,11 +81,7 @@ def days(results: Iterable[Result]) -> str:
 
 def read_log(path: Path) -> list[dict[str, Any]]:
     """The lines of a run's log.jsonl; of a killed run the last one may be cut off, and is left out."""
-    found = []
-    for line in read_lines(path) if path.is_file() else ():
-        with suppress(json.JSONDecodeError):
-            found.append(json.loads(line))
-    return found
+    return list(read_json_lines(path))
 
 
 def number(value: Any) -> float | None:

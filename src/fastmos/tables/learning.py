@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from fastmos.distributed import World, join_world, leave_world
-from fastmos.errors import InputError
+from fastmos.errors import InputError, printable
 from fastmos.files import read_json, read_lines, write_json
 from fastmos.run_folder import RunFolder
 from fastmos.tables.neighbors import by_neighbors
@@ -224,4 +224,4 @@ def _introduce(tokenizer: TableTokenizer, train: WordText, valid: WordText) -> N
 
 
 def _say(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print(printable(line), file=sys.stderr, flush=True)

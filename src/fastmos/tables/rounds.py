@@ -32,7 +32,7 @@ from fastmos.tasks.dataset import digest
 from fastmos.tasks.evaluation import Evaluation, Interruptible, at_once
 from fastmos.tokenizers import TableTokenizer, load_tokenizer
 from fastmos.training.run_log import RunLog
-from fastmos.training.state import State
+from fastmos.training.state import State, begun_with
 from fastmos.training.trainer import Trainer
 
 
@@ -126,6 +126,17 @@ class Rounds:
         self.trainer = Trainer(learning, folder, world, model, self._batches(train, shuffle=True), self._validate)
         texts = digest(array for text in (train.words, valid.words) for array in (text.offsets, text.tokens))
         self.trainer.begin(State(f"{start.fingerprint()} {texts}", world.size))
+        self._agree()
+
+    def _agree(self) -> None:
+        """Forget the rounds that came after the state, where the last one was damaged and the one before is taken."""
+        done = self.trainer.state.epoch - self.learning.first_epochs
+        while len(self.rounds) > 1 and done < self.rounds[-1].round - 1:
+            self.rounds.pop()
+        if done < self.rounds[-1].round:
+            self.rounds[-1].after_training = None
+        if self.record.exists():
+            self.tokenizer = self.table(self.rounds[-1].round)
 
     @property
     def best(self) -> int:
@@ -229,6 +240,7 @@ class Rounds:
             seed=self.learning.seed,
             rank=self.world.rank,
             world=self.world.size,
+            share=begun_with(self.folder.state, self.world.size),
             shuffle=shuffle,
         )
 

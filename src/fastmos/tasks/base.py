@@ -124,8 +124,10 @@ class Task(ABC):
         cache = self.config.data.cache
         return encode_files([path], tokenizer, self.path(cache) if cache else self.folder.cache)
 
-    def training_batches(self, dataset: Dataset, rank: int, world: int) -> SentenceBatches | ContiguousBatches:
-        """The batches of one of `world` processes."""
+    def training_batches(
+        self, dataset: Dataset, rank: int, world: int, share: int | None = None
+    ) -> SentenceBatches | ContiguousBatches:
+        """The batches of one of `world` processes; a step is as large as for `share` of them."""
         training = self.config.training
         return dataset.batches(
             max_tokens=training.batch_tokens or None,
@@ -134,6 +136,7 @@ class Task(ABC):
             rank=rank,
             world=world,
             max_length=self.config.data.max_length,
+            share=share,
         )
 
     # ---- the model
@@ -151,7 +154,7 @@ class Task(ABC):
         if head.tie_embedding:
             arguments |= {"embedding": body.embedding, "embedding_size": model.target_embedding_size}
         if hasattr(head, "shortlist"):
-            arguments["shortlist"] = read_json(self.folder.shortlist)
+            arguments["shortlist"] = self._shortlist()
         output: nn.Module = load_class(head.factory)(model.hidden_size, len(self.target), **arguments)
         generator = Generator(body, output)
         if isinstance(model, RecurrentConfig):
@@ -159,6 +162,14 @@ class Task(ABC):
         if getattr(head, "near_softmax", False):
             output.near_softmax_()  # type: ignore[operator]
         return generator
+
+    def _shortlist(self) -> list[int]:
+        """The tokens on the shortlist of the run folder."""
+        tokens = read_json(self.folder.shortlist)
+        right = isinstance(tokens, list) and all(type(token) is int for token in tokens) and tokens
+        if not right or tokens != sorted(set(tokens)) or not 0 <= tokens[0] <= tokens[-1] < len(self.target):
+            raise InputError(f"{self.folder.shortlist}: is no list of tokens in order; is the run folder complete?")
+        return list(tokens)
 
     def choose_shortlist(self, dataset: Dataset) -> None:
         """Put into the run folder which tokens are frequent, for a head that treats those otherwise."""

@@ -215,8 +215,11 @@ class Captioning(Task):
         return read_features(self.path(self.config.data.features), self.config.data.backbone)
 
     @cached_property
-    def _about_features(self) -> Any:
-        return read_json(self.folder.features)
+    def _about_features(self) -> dict[str, Any]:
+        about = read_json(self.folder.features)
+        if not isinstance(about, dict) or "source" not in about or type(about.get("width")) is not int:
+            raise InputError(f"{self.folder.features}: does not say what made the features; is the file complete?")
+        return about
 
     @property
     def feature_source(self) -> FeatureSource:

@@ -46,6 +46,7 @@ class Dataset:
         shuffle: bool = True,
         max_length: int | None = None,
         keep_empty: bool = False,
+        share: int | None = None,
     ) -> SentenceBatches:
         """The lines in batches of similar length."""
         return SentenceBatches(
@@ -59,6 +60,7 @@ class Dataset:
             shuffle=shuffle,
             max_length=max_length,
             keep_empty=keep_empty,
+            share=share,
             features=self.features,
         )
 

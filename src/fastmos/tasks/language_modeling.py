@@ -79,12 +79,19 @@ class LanguageModeling(TextTask):
             raise InputError("this run is a language model, which has no sources; give the text alone")
         return super().dataset_of(None, targets)
 
-    def training_batches(self, dataset: Dataset, rank: int, world: int) -> SentenceBatches | ContiguousBatches:
+    def training_batches(
+        self, dataset: Dataset, rank: int, world: int, share: int | None = None
+    ) -> SentenceBatches | ContiguousBatches:
         training = self.config.training
         if not training.bptt_length:
-            return super().training_batches(dataset, rank, world)
+            return super().training_batches(dataset, rank, world, share)
         return ContiguousBatches(
-            dataset.target, streams=training.batch_size, length=training.bptt_length, rank=rank, world=world
+            dataset.target,
+            streams=training.batch_size,
+            length=training.bptt_length,
+            rank=rank,
+            world=world,
+            share=share,
         )
 
     def sizes(self) -> dict[str, int]:

@@ -36,7 +36,9 @@ class TextTask(Task):
 
     def score(self, model: Generator, sources: Sequence[str] | None, targets: Sequence[str]) -> list[float]:
         """The log-probability of each target line, eos included."""
-        dataset = self.dataset_of(sources, targets)
+        return self.scores(model, self.dataset_of(sources, targets))
+
+    def scores(self, model: Generator, dataset: Dataset) -> list[float]:
         device = next(model.parameters()).device
         return [-float(line.sum()) for line in score_lines(model, dataset, device)]
 

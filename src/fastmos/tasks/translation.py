@@ -3,6 +3,7 @@
 import time
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -86,6 +87,14 @@ class Translation(TextTask):
         check_lines(sources)
         dataset = super().dataset_of(None, targets)
         return Dataset(dataset.target, TokenizedText.of(self.source.encode_lines(sources)), targets)
+
+    def score(self, model: Generator, sources: Sequence[str] | None, targets: Sequence[str]) -> list[float]:
+        """The log-probability of each target line, eos included, given its source, cut as in translation."""
+        dataset = self.dataset_of(sources, targets)
+        assert dataset.source is not None  # a translation dataset is made with them
+        lines = [dataset.source[line].tolist() for line in range(len(targets))]
+        cut = TokenizedText.of(cut_overlong(lines, self.config.data.max_length, "cut"))
+        return self.scores(model, replace(dataset, source=cut))
 
     def sizes(self) -> dict[str, int]:
         return {"source_vocab_size": len(self.source), "target_vocab_size": len(self.target)}

@@ -34,11 +34,13 @@ __all__ = [
 
 
 def load_tokenizer(path: Path | str) -> Tokenizer:
-    """The tokenizer that `save` wrote to a file, whatever its type."""
+    """The tokenizer that `save` wrote to a file, whatever its type; a changed file is refused."""
     try:
-        return tokenizer_from_json(read_json(path))
-    except RecursionError:
-        raise InputError(f"{path}: not a tokenizer file (nested too deeply); is it the right file?") from None
+        value = read_json(path)
+        tokenizer = tokenizer_from_json(value)
+        if value.get("sha256", found := tokenizer.fingerprint()) != found:  # files of older versions have none
+            raise InputError("its contents do not match its digest; get it again, or delete its line sha256 to keep it")
+        return tokenizer
     except InputError as error:
         sentence = str(error)
         raise InputError(sentence if sentence.startswith(str(path)) else f"{path}: {sentence}") from None

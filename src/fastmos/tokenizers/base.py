@@ -107,9 +107,9 @@ class Tokenizer(ABC):
         return starts
 
     def save(self, path: Path | str) -> None:
-        """Write one readable JSON file."""
+        """Write one readable JSON file, with a digest by which a change is noticed."""
         with written_whole(path) as file:
-            file.write(_readable(self.to_json()))
+            file.write(_readable({**self.to_json(), "sha256": self.fingerprint()}))
 
     def summary(self) -> str:
         """Type and sizes, for a reader."""

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 from fastmos.errors import InputError
-from fastmos.processes import child_environment, cores, in_worker
+from fastmos.processes import child_command, child_environment, cores, in_worker
 
 LINES_WORTH_A_PROCESS = 4_000
 CHARACTERS_REMEMBERED = 500_000_000
@@ -84,7 +84,7 @@ def _process(direction: str, lines: Sequence[str], language: str, remember: bool
 
 
 def _child(direction: str, lines: list[str], language: str) -> list[str]:
-    command = [sys.executable, "-c", "from fastmos.tokenizers import moses; moses.filter_lines()", direction, language]
+    command = child_command("-c", "from fastmos.tokenizers import moses; moses.filter_lines()", direction, language)
     text = "".join(f"{line}\n" for line in lines)
     done = subprocess.run(command, input=text.encode(), stdout=subprocess.PIPE, env=child_environment(), check=True)
     return done.stdout.decode().split("\n")[:-1]

@@ -170,11 +170,7 @@ class TableTokenizer(Tokenizer):
 
     def _check_bijection(self) -> None:
         """Refuse a table in which a word has no cell or two, or a cell two words."""
-        if not (1 <= self.rows <= LONGEST_SIDE and 1 <= self.columns <= LONGEST_SIDE):
-            raise InputError(
-                f"a table of {self.rows} x {self.columns} cells; "
-                f"rows and columns must be between 1 and {LONGEST_SIDE:,}"
-            )
+        _check_sides(self.rows, self.columns)
         check_words([*self.frequent, *self.table_words])
         if self.cells.shape != (len(self.table_words),):
             raise InputError(f"{len(self.table_words):,} table words need as many cells; given: {self.cells.shape}")
@@ -203,6 +199,7 @@ class TableTokenizer(Tokenizer):
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Self:
         rows, columns, places = field(value, "rows", int), field(value, "columns", int), field(value, "table", list)
+        _check_sides(rows, columns)
         for place in places:
             if [type(item) for item in place] != [str, int, int] or not (
                 0 <= place[1] < rows and 0 <= place[2] < columns
@@ -211,6 +208,12 @@ class TableTokenizer(Tokenizer):
         words, cells = [place[0] for place in places], [place[1] * columns + place[2] for place in places]
         frequent, pretokenizer = field(value, "frequent", str), Pretokenizer.from_json(value.get("pretokenizer"))
         return cls(frequent, words, cells, rows, columns, pretokenizer)
+
+
+def _check_sides(rows: int, columns: int) -> None:
+    if not (1 <= rows <= LONGEST_SIDE and 1 <= columns <= LONGEST_SIDE):
+        limits = f"rows and columns must be between 1 and {LONGEST_SIDE:,}"
+        raise InputError(f"a table of {rows} x {columns} cells; {limits}")
 
 
 def table_sizes(

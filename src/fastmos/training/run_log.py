@@ -1,15 +1,15 @@
 """The log of a run: log.jsonl, TensorBoard or Weights & Biases if asked for, a bar on a terminal, lines elsewhere."""
 
 import json
+import math
 import sys
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-from fastmos.errors import InputError
-from fastmos.files import written_whole
+from fastmos.errors import InputError, printable
+from fastmos.files import read_json_lines, written_whole
 from fastmos.progress import draws_bars
 
 
@@ -38,7 +38,8 @@ class RunLog:
         self.bar = _Bar(step, total) if draws_bars() else None
 
     def say(self, sentence: str) -> None:
-        """One line for the person who watches."""
+        """Some lines for the person who watches."""
+        sentence = printable(sentence, keep="\n")
         if self.bar:
             self.bar.say(sentence)
         elif not self.silent:
@@ -49,7 +50,7 @@ class RunLog:
         if self.silent:
             return
         with open(self.log, "a", encoding="utf-8") as file:
-            file.write(json.dumps(record, ensure_ascii=False) + "\n")
+            file.write(_line(record))
         if self.board:
             kind = "valid" if "nll_per_word" in record else "train"
             numbers = {f"{kind}/{name}": one for name, one in record.items() if isinstance(one, int | float)}
@@ -59,8 +60,11 @@ class RunLog:
         """A line of the log about some steps, shown with what is left to do."""
         self.write(record)
         step = record["step"]
+        figures = "no step with a finite gradient"
+        if record["loss"] is not None:
+            figures = f"loss {record['loss']:.3f}, perplexity {record['perplexity']:.1f}"
         short = (
-            f"epoch {record['epoch']}, loss {record['loss']:.3f}, perplexity {record['perplexity']:.1f}, "
+            f"epoch {record['epoch']}, {figures}, "
             f"{record['tokens_per_second']:,.0f} tokens/s, learning rate {record['learning_rate']:.3g}"
         )
         if self.bar:
@@ -90,7 +94,12 @@ class _Bar:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+        columns = (
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
         self.progress = Progress(*columns, console=Console(stderr=True), transient=True)
         self.task = self.progress.add_task("training", total=total, completed=step)
         self.progress.start()
@@ -108,6 +117,12 @@ class _Bar:
         self.progress.stop()
 
 
+def _line(record: Mapping[str, Any]) -> str:
+    """A record as strict JSON: there are no infinite numbers in it, and null stands for them."""
+    finite = {name: None if isinstance(one, float) and not math.isfinite(one) else one for name, one in record.items()}
+    return json.dumps(finite, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def _span(seconds: float) -> str:
     minutes = round(seconds / 60)
     return (
@@ -120,11 +135,9 @@ def _forget_after(log: Path, step: int, validated: int) -> None:
     if not log.exists():
         return
     kept = []
-    for line in log.read_text(encoding="utf-8", errors="replace").splitlines():
-        with suppress(json.JSONDecodeError):
-            record = json.loads(line)
-            if record["step"] <= (validated if "nll_per_word" in record else step):
-                kept.append(line + "\n")
+    for record in read_json_lines(log):
+        if record.get("step", 0) <= (validated if "nll_per_word" in record else step):
+            kept.append(_line(record))
     with written_whole(log) as file:
         file.write("".join(kept))
 

@@ -35,6 +35,10 @@ from fastmos.training.state import Carried, State, load_state, noise_from, save_
 
 T = TypeVar("T")
 HOPELESS = 20  # steps in a row without a finite gradient (a float16 scale that starts too high needs 16 at most)
+DIVERGED = 100.0  # NLL of a token; a guess among a million tokens has 14
+DIVERGED_WORD = 100 * DIVERGED  # NLL of a word, which may have many tokens
+REQUEUE = 75  # the exit code of a run that saved and wants to be started again (EX_TEMPFAIL of sysexits.h)
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 COLLAPSED = 1.1  # effective number of mixtures below which they are one
 PRECISIONS = {"none": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -76,10 +80,22 @@ class Trainer:
             self.parallel = DistributedDataParallel(self.model)
         self.optimizer = build_optimizer(training, self.model.parameters())
         self.precision = PRECISIONS[training.autocast]
+        self._check_precision()
         self.scaler = torch.amp.GradScaler(world.device.type, enabled=self.precision == torch.float16)
         self.carried: Carried = None
         self.asked_to_stop = 0  # a signal's number
         self.interruptible = False  # may what is being done be interrupted by one?
+
+    def _check_precision(self) -> None:
+        """Refuse a precision that this device has no LSTM for: a CPU has none in float16."""
+        if self.precision is None or not any(isinstance(part, nn.LSTM) for part in self.model.modules()):
+            return
+        try:
+            with torch.no_grad(), torch.autocast(self.world.device.type, self.precision):
+                nn.LSTM(8, 8, device=self.world.device)(torch.zeros(1, 1, 8, device=self.world.device))
+        except RuntimeError:
+            device, asked = self.world.device.type, self.training.autocast
+            raise InputError(f"training.autocast {asked} has no LSTM on this {device}; use bf16 or none") from None
 
     def begin(self, state: State) -> State:
         """Start with `state`, or with what the folder holds of an earlier start."""
@@ -193,12 +209,12 @@ class Trainer:
         if self.state.step % self.training.log_every and not validation_due(self.training, self.state):
             return
         total, total_nll = self.world.sum([float(self.recent.loss), float(self.recent.nll)])
-        seconds = time.monotonic() - self.recent.start
+        seconds, count = time.monotonic() - self.recent.start, self.recent.tokens
         record = {
             "step": self.state.step,
             "epoch": self.state.epoch,
-            "loss": total / max(self.recent.tokens, 1.0),
-            "perplexity": perplexity(total_nll / max(self.recent.tokens, 1.0)),
+            "loss": total / count if count else None,  # all steps were skipped
+            "perplexity": perplexity(total_nll / count) if count else None,
             "grad_norm": norm,
             "learning_rate": learning_rate,
             "tokens_per_second": self.recent.tokens / seconds,
@@ -207,6 +223,19 @@ class Trainer:
         }
         self.run_log.progress(record)
         self.recent = _Recent()
+        if count:
+            self._check_convergence(total_nll / count, DIVERGED)
+
+    def _check_convergence(self, nll: float, limit: float) -> None:
+        """Stop a run that has diverged, before its weights take the place of good ones."""
+        if nll < limit:  # also false of nan
+            return
+        best = max(self.state.history, key=lambda item: item[1], default=None)
+        kept = f"the best weights, of step {best[0]}, are in {self.folder.model}" if best else "no weights were kept"
+        raise InputError(
+            f"training has diverged: NLL {nll:.4g} at step {self.state.step}; {kept}; "
+            "lower training.learning_rate, and start in another folder"
+        )
 
     # ---- validation and saving
 
@@ -224,6 +253,7 @@ class Trainer:
             result = self._evaluate()
         except Interrupted:
             return False
+        self._check_convergence(result.likelihood.nll_per_word, DIVERGED_WORD)
         value = result.metric(self.training.early_stopping_metric)
         state.history.append((state.step, value if not math.isnan(value) else -math.inf))
         best = best_of(state.history) == len(state.history) - 1
@@ -239,7 +269,7 @@ class Trainer:
         if self.world.first:
             if result.outputs is not None:
                 write_lines(self.folder.validation / f"step-{state.step:08d}.txt", result.outputs)
-            notes = {"step": state.step, "value": value}
+            notes = {"step": state.step, "value": value, "inputs": self.folder.digests()}
             write_tensors(self.folder.checkpoints.path(state.step), weights(self.model), notes)
             if best:
                 write_tensors(self.folder.model, weights(self.model), notes)
@@ -270,7 +300,7 @@ class Trainer:
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM end the step, or a validation at once, and save; a Ctrl-C after that does not even save.
+        """Ctrl-C, SIGTERM and SIGUSR1 end the step, or a validation at once, and save; a Ctrl-C after that does not.
 
         A second SIGTERM changes nothing: torchrun hands on one that its processes were sent already.
         """
@@ -286,7 +316,7 @@ class Trainer:
                 self.interruptible = False
                 raise Interrupted
 
-        before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, stop) for number in ENDING}
         try:
             yield
         finally:
@@ -295,8 +325,8 @@ class Trainer:
 
     def _leave(self) -> None:
         self.run_log.say(f"saved at step {self.state.step:,}; the same command resumes from here")
-        if self.asked_to_stop == signal.SIGTERM:
-            sys.exit(128 + signal.SIGTERM)
+        if {signal.SIGTERM, signal.SIGUSR1} & set(self.world.gather(self.asked_to_stop)):
+            sys.exit(REQUEUE)
         raise KeyboardInterrupt
 
 

@@ -169,9 +169,10 @@ def _hugging_face(name: str) -> Backbone:
         from transformers.image_processing_utils import BaseImageProcessor
     place = HUB.get(name, name)
     try:
-        model = AutoModel.from_pretrained(place, use_safetensors=True)  # never a pickle
+        # Never a pickle, never code of the model's own: without the second, transformers asks at the terminal.
+        model = AutoModel.from_pretrained(place, use_safetensors=True, trust_remote_code=False)
         settings, _ = BaseImageProcessor.get_image_processor_dict(place)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # the files of a stranger's model raise all kinds of errors
         known, reason = ", ".join([*BACKBONES, *HUB]), str(error).split("\n")[0]
         raise InputError(f"backbone {name}: not {known}, nor a vision model that can be loaded ({reason})") from None
     return Backbone(name, Preprocessing.from_config(settings, name), _Pooled(getattr(model, "vision_model", model)))

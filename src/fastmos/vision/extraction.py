@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from fastmos.errors import InputError
+from fastmos.errors import InputError, printable
 from fastmos.files import check_output
 from fastmos.progress import progress
 from fastmos.vision.backbones import Backbone
@@ -99,7 +99,7 @@ def _features_of(files: Sequence[Path], backbone: Backbone, refused: list[InputE
         for _, square in batch:
             if isinstance(square, InputError):
                 refused.append(square)
-                print(f"fastmos: {square}", file=sys.stderr)
+                print(f"fastmos: {printable(square)}", file=sys.stderr)
         if good:
             values = backbone.features([square for _, square in good]).cpu().numpy().astype(np.float16)
             yield from zip((file for file, _ in good), values, strict=True)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fastmos.errors import InputError
-from fastmos.files import written_whole
+from fastmos.files import parse_json, written_whole
 
 if TYPE_CHECKING:
     import torch
@@ -134,7 +134,7 @@ def _read_safetensors(path: Path, backbone: str) -> Features:
 
     try:
         with safe_open(path, framework="numpy") as file:
-            about = json.loads((file.metadata() or {})["fastmos"])
+            about = parse_json((file.metadata() or {})["fastmos"], str(path))
             values = file.get_tensor("features")
         names, source = [str(name) for name in about["names"]], FeatureSource(**about["source"])
         stamps = [str(stamp) for stamp in about.get("stamps", [])]
