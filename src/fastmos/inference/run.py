@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, overload
 
@@ -13,7 +14,7 @@ from fastmos.checkpoints import average_weights, load_weights, read_tensors, wri
 from fastmos.config import Config, Search
 from fastmos.distributed import World
 from fastmos.errors import InputError
-from fastmos.models import Generator
+from fastmos.models import Generator, packed
 from fastmos.progress import progress
 from fastmos.run_folder import RunFolder
 from fastmos.search import Hypothesis
@@ -39,15 +40,21 @@ class Output:
     score: float  # with the length penalty: what the search ranks by
 
 
-def load(folder: Path | str, device: str | None = None) -> "Run":
-    """The model of a run folder, ready for use, on `device` (by default the first GPU, or the CPU)."""
+def load(folder: Path | str, device: str | None = None, *, int8: bool = False) -> "Run":
+    """The model of a run folder, ready for use, on `device` (by default the first GPU, or the CPU).
+
+    With `int8`, it writes by weights of 8 bits, faster on a CPU; its scores and likelihoods stay those of all bits.
+    """
     where = RunFolder(Path(folder))
     config, base = where.read()
     task = build_task(config, base, where)
     model = task.build_model()
     load_weights(model, read_tensors(where.model)[0], where.model)
     place = _device(device)
-    return Run(task, model.to(place).eval(), place)
+    run = Run(task, model.to(place).eval(), place, int8)
+    if int8:
+        _ = run.searched  # a device that cannot is refused now
+    return run
 
 
 def _device(name: str | None) -> torch.device:
@@ -66,6 +73,12 @@ class Run:
     task: Task
     model: Generator
     device: torch.device
+    int8: bool = False
+
+    @cached_property
+    def searched(self) -> Generator:
+        """The model as it is searched: packed."""
+        return packed(self.model, self.int8)
 
     @property
     def config(self) -> Config:
@@ -99,7 +112,7 @@ class Run:
         Empty lines stay empty. Lines longer than training allowed are cut, with a warning that counts them, or refused.
         """
         count = 1 if nbest is None else nbest
-        found = self.task.translate(self.model, lines, self._search(beam_size, count), count, overlong)
+        found = self.task.translate(self.searched, lines, self._search(beam_size, count), count, overlong)
         return self._texts(found, nbest)
 
     @overload
@@ -113,7 +126,7 @@ class Run:
     ) -> list[str] | list[list[Output]]:
         """The best caption of each PIL image; with `nbest`, lists of that many, best first."""
         count = 1 if nbest is None else nbest
-        return self._texts(self.task.caption(self.model, images, self._search(beam_size, count), count), nbest)
+        return self._texts(self.task.caption(self.searched, images, self._search(beam_size, count), count), nbest)
 
     @property
     def backbone(self) -> "Backbone":
@@ -124,12 +137,12 @@ class Run:
         self, features: torch.Tensor, *, nbest: int = 1, beam_size: int | None = None
     ) -> list[list[Output]]:
         """The best captions of images whose features [I, F] the run's backbone made."""
-        found = self.task.caption_features(self.model, features, self._search(beam_size, nbest), nbest)
+        found = self.task.caption_features(self.searched, features, self._search(beam_size, nbest), nbest)
         return self._outputs(found)
 
     def sample(self, lines: int, *, temperature: float = 1.0, top_p: float | None = None, seed: int = 0) -> list[str]:
         """Lines sampled from a language model."""
-        found = self.task.sample(self.model, lines, temperature, top_p, seed)
+        found = self.task.sample(self.searched, lines, temperature, top_p, seed)
         return self.target.decode_lines([hypothesis.tokens for hypothesis in found])
 
     def score(self, sources: Sequence[str] | None, targets: Sequence[str]) -> list[float]:
@@ -155,7 +168,7 @@ class Run:
         def show(groups: list[list[int]], count: int) -> object:
             return progress(groups, "decoding, batches", count) if count > 1 else groups
 
-        evaluator = Evaluator(self.model, self.target, self._search(beam_size, 1), world, show=show)  # type: ignore[arg-type]
+        evaluator = Evaluator(self.model, self.target, self._search(beam_size, 1), world, show=show, int8=self.int8)  # type: ignore[arg-type]
         return self.task.evaluate(data, evaluator, language)
 
     def _search(self, beam_size: int | None, nbest: int) -> Search:
