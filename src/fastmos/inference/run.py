@@ -43,7 +43,7 @@ class Output:
 def load(folder: Path | str, device: str | None = None, *, int8: bool = False) -> "Run":
     """The model of a run folder, ready for use, on `device` (by default the first GPU, or the CPU).
 
-    With `int8`, it writes by weights of 8 bits, faster on a CPU; its scores and likelihoods stay those of all bits.
+    With `int8`, it searches with weights of 8 bits, faster on a CPU; `score` and likelihoods stay those of all bits.
     """
     where = RunFolder(Path(folder))
     config, base = where.read()
