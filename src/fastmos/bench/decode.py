@@ -47,7 +47,7 @@ BEAM_SIZE = 5
 LENGTH = 13  # words of a source sentence
 STEPS = {"full": 20, "quick": 6}
 BATCHES = ([32], [1] * 8)  # sentences of each batch, one batch after the other
-SIZES = {"full": Sizes(), "quick": Sizes(rounds=3)}
+SIZES = {"full": Sizes(rounds=5), "quick": Sizes(rounds=3)}
 INT8 = (SOFTMAX, f"MoS, K = {MIXTURES}", f"shortlist, K = {MIXTURES}")  # the heads that also search with int8
 Batches = list[list[list[int]]]  # of sentences, of tokens
 
