@@ -8,7 +8,6 @@ Seconds are those of one thread on the processor, so that other work on the mach
 """
 
 import math
-import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -29,13 +28,13 @@ from fastmos.bench.models import (
     draw_words,
     print_provenance,
     rows_of,
+    timed,
     zipf,
 )
 from fastmos.bench.peers import CTRANSLATE2, KINDS, Peer, peer_python, prepare, versions
 from fastmos.data.batches import decoding_batch
 from fastmos.files import write_json
 from fastmos.heads import MixtureOfSoftmaxes, PartialLogProbs, ShortlistMixture
-from fastmos.measure import interleaved
 from fastmos.models import Generator, packed
 from fastmos.provenance import provenance
 from fastmos.search import beam_search
@@ -105,19 +104,17 @@ def measure_case(
     batches: Batches = [draw_words((sentences, LENGTH), sizes.vocab_size).tolist() for sentences in case]
 
     def search(model: "Counting") -> Callable[[], object]:
-        def timed() -> float:
-            start = time.thread_time()
+        def every_batch() -> None:
             for batch in batches:
                 beam_search(model, tokenizer, decoding_batch(batch), beam_size=BEAM_SIZE, max_length=steps - 1)
-            return time.thread_time() - start
 
-        return timed
+        return every_batch
 
     def ask(peer: Peer) -> Callable[[], object]:
         return lambda: peer.search(batches)
 
     contenders = {name: search(model) for name, model in models.items()} | {n: ask(one) for n, one in peers.items()}
-    timings = interleaved(contenders, sizes.rounds)
+    timings = timed(contenders, sizes.rounds)
     rows = rows_of(timings)
     for one in rows:
         one["tail"] = models[one["name"]].tail if one["name"] in models else None
