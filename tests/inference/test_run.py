@@ -319,3 +319,25 @@ def test_more_is_asked_for_than_one_text_each(translator: Run) -> None:
     found = translator.translate(["3 1 2"], nbest=3, beam_size=3)[0]
     assert len(found) == 3
     assert [best.score for best in found] == sorted((best.score for best in found), reverse=True)
+
+
+# ---- int8
+
+
+def test_int8_writes_what_all_bits_write_and_scores_with_all_bits(translator: Run, trained: Path) -> None:
+    run = load(trained / "run", "cpu", int8=True)
+    assert run.searched is not run.model
+    assert run.translate(LINES) == translator.translate(LINES)
+    targets = translator.translate(LINES)
+    assert run.score(LINES, targets) == translator.score(LINES, targets)
+    ours, theirs = run.evaluate("test"), translator.evaluate("test")
+    assert ours.likelihood == theirs.likelihood
+    assert ours.outputs is not None and theirs.outputs is not None
+    same = sum(one == other for one, other in zip(ours.outputs, theirs.outputs, strict=True))
+    assert same >= 0.9 * len(theirs.outputs)
+
+
+def test_int8_is_refused_where_there_is_none(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastmos.models.generator.can_pack", lambda: False)
+    with pytest.raises(InputError, match="int8 is for models of float32 on a CPU"):
+        load(trained / "run", "cpu", int8=True)
