@@ -83,7 +83,7 @@ def _open_binary(path: Path | str) -> Iterator[IO[bytes]]:
 def _unzipped(file: IO[bytes], magic: bytes, name: str) -> Iterator[IO[bytes]]:
     """The stream itself, or its decompressed content if its first bytes are those of gzip."""
     if magic == b"\x1f\x8b":
-        with suppress(zlib.error, OSError):  # of damage it is told later, and a pipe has no places
+        with suppress(zlib.error, OSError, AttributeError):  # of damage it is told later, and a pipe has no places
             head = os.pread(file.fileno(), BOMB[0] // BOMB[1], 0)
             if len(zlib.decompressobj(31).decompress(head, BOMB[0])) == BOMB[0]:
                 raise _bomb(name)

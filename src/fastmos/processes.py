@@ -36,7 +36,7 @@ def safe_children() -> Iterator[None]:
     try:
         yield
     finally:
-        os.environ.pop(SAFE_PATH)
+        os.environ.pop(SAFE_PATH, None)
         if before is not None:
             os.environ[SAFE_PATH] = before
 

@@ -43,12 +43,12 @@ def prepare(folder: Path) -> None:
     from fastmos.vision.extraction import extract
     from tests.tasks.captioner import tiny_captioner
 
-    write_digits(folder, lines=200)
+    write_digits(folder)
     transformer = {"model": {"type": "transformer", "hidden_size": 8, "num_heads": 2, "ffn_size": 8}}
     configs = {
-        "translation": tiny(training={"max_epochs": 8}),
-        "transformer": changed(tiny(training={"max_epochs": 6}), transformer),
-        "language model": tiny_language_model(max_epochs=8),
+        "translation": tiny(),
+        "transformer": changed(tiny(), transformer),
+        "language model": tiny_language_model(),
     }
     for name, config in configs.items():
         (folder / f"{name}.yaml").write_text(write_config(config))
@@ -56,9 +56,9 @@ def prepare(folder: Path) -> None:
     scenes = folder / "scenes"
     write_scenes(scenes, train=60, valid=10, test=10)
     extract(scenes, scenes / "f.safetensors", load_backbone("color-grid"))
-    (scenes / "captioning.yaml").write_text(write_config(tiny_captioner(max_epochs=6, save_every=3)))
+    (scenes / "captioning.yaml").write_text(write_config(tiny_captioner(save_every=3)))
     (folder / "photos").mkdir()
-    for number in range(300):
+    for number in range(60):
         Image.effect_noise((96, 96), number % 100 + 1).save(folder / "photos" / f"{number}.png")
 
 
@@ -78,7 +78,7 @@ def commands(folder: Path) -> dict[str, Callable[[Path], Command]]:
         "learned table": lambda out: [*learn, "--rounds", "2", "--hidden-size", "8", "-o", str(out / "table.json")],
         "features": lambda out: ["features", str(folder / "photos"), "--backbone", "color-grid", "-o", str(out / "f")],
         "average": lambda out: ["average", str(folder / "run"), "--last", "2", "-o", str(out)],
-        "data sample": lambda out: ["data", "sample", str(out), "--pairs", "3000"],
+        "data sample": lambda out: ["data", "sample", str(out), "--pairs", "500"],
     }
 
 
@@ -94,21 +94,19 @@ def killed(command: Callable[[Path], Command], folder: Path, kills: int, choose:
     begin = time.monotonic()
     assert in_child(lambda: fastmos(command(folder / "alone"))) == 0
     lasts = time.monotonic() - begin
-    struck = 0
-    for _ in range(20 * kills):
-        if struck == kills:
-            break
+    struck, same = 0, True
+    while struck < kills:
         child = start_child(lambda: fastmos(command(folder / "killed")))
         time.sleep(choose.uniform(0, lasts))
         os.kill(child, signal.SIGKILL)
-        struck += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-        whole = (folder / "killed").exists() and command(folder)[0] == "average"
-        if whole:  # it is there at once, and never half
-            assert content(folder / "killed") == content(folder / "alone")
+        was_killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        struck += was_killed
+        if not was_killed or ((folder / "killed" / "model.safetensors").exists() and command(folder)[0] == "average"):
+            same = same and content(folder / "alone") == content(folder / "killed")
             shutil.rmtree(folder / "killed")
     time.sleep(1.1)  # whoever wrote had time to lock
     assert in_child(lambda: fastmos(command(folder / "killed"))) == 0
-    same = content(folder / "alone") == content(folder / "killed")
+    same = same and content(folder / "alone") == content(folder / "killed")
     return struck, same and not list(folder.rglob(".*.tmp"))
 
 

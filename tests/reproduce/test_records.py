@@ -59,3 +59,8 @@ def test_a_log_that_ends_in_half_a_line_is_read(tmp_path: Path) -> None:
     (tmp_path / "log.jsonl").write_text('{"step": 1}\n{"step": 2, "lo')
     assert read_log(tmp_path / "log.jsonl") == [{"step": 1}]
     assert read_log(tmp_path / "none.jsonl") == []
+
+
+def test_lines_of_a_log_without_a_step_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "log.jsonl").write_text('{"step": 1}\n{"stp": 2}\n{"step": "3"}\n[4]\n{"step": 5, "lo')
+    assert read_log(tmp_path / "log.jsonl") == [{"step": 1}]

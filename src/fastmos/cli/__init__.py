@@ -46,7 +46,7 @@ from fastmos.cli import (
 from fastmos.cli.arguments import Parser
 from fastmos.cli.streams import prepare_streams
 from fastmos.errors import InputError, missing_extra, printable
-from fastmos.processes import SAFE_PATH, whole_number
+from fastmos.processes import safe_children, whole_number
 
 
 class Command(NamedTuple):
@@ -102,9 +102,9 @@ TOO_LARGE = "allocate memory|out of memory|Storage size calculation overflowed|a
 def main() -> None:
     """Entry point of `fastmos`."""
     try:
-        os.environ[SAFE_PATH] = "1"  # of all processes that this one starts
         prepare_streams()
-        dispatch(sys.argv[1:])
+        with safe_children():
+            dispatch(sys.argv[1:])
         sys.stdout.flush()  # a closed pipe shows here, not in the interpreter's last breath
         if whole_number("WORLD_SIZE", 1) > 1:  # gloo's threads sometimes abort the interpreter's tear-down
             sys.stderr.flush()

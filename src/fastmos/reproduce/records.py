@@ -81,7 +81,7 @@ def days(results: Iterable[Result]) -> str:
 
 def read_log(path: Path) -> list[dict[str, Any]]:
     """The lines of a run's log.jsonl; of a killed run the last one may be cut off, and is left out."""
-    return list(read_json_lines(path))
+    return [record for record in read_json_lines(path) if type(record.get("step")) is int]
 
 
 def number(value: Any) -> float | None:

@@ -136,7 +136,7 @@ def _forget_after(log: Path, step: int, validated: int) -> None:
         return
     kept = []
     for record in read_json_lines(log):
-        if record.get("step", 0) <= (validated if "nll_per_word" in record else step):
+        if type(record.get("step")) is int and record["step"] <= (validated if "nll_per_word" in record else step):
             kept.append(_line(record))
     with written_whole(log) as file:
         file.write("".join(kept))

@@ -38,7 +38,7 @@ HOPELESS = 20  # steps in a row without a finite gradient (a float16 scale that 
 DIVERGED = 100.0  # NLL of a token; a guess among a million tokens has 14
 DIVERGED_WORD = 100 * DIVERGED  # NLL of a word, which may have many tokens
 REQUEUE = 75  # the exit code of a run that saved and wants to be started again (EX_TEMPFAIL of sysexits.h)
-ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+PREEMPTING = {signal.SIGTERM, getattr(signal, "SIGUSR1", signal.SIGTERM)}  # Windows has no SIGUSR1
 COLLAPSED = 1.1  # effective number of mixtures below which they are one
 PRECISIONS = {"none": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
@@ -316,7 +316,7 @@ class Trainer:
                 self.interruptible = False
                 raise Interrupted
 
-        before = {number: signal.signal(number, stop) for number in ENDING}
+        before = {number: signal.signal(number, stop) for number in {signal.SIGINT, *PREEMPTING}}
         try:
             yield
         finally:
@@ -325,7 +325,7 @@ class Trainer:
 
     def _leave(self) -> None:
         self.run_log.say(f"saved at step {self.state.step:,}; the same command resumes from here")
-        if {signal.SIGTERM, signal.SIGUSR1} & set(self.world.gather(self.asked_to_stop)):
+        if PREEMPTING & set(self.world.gather(self.asked_to_stop)):
             sys.exit(REQUEUE)
         raise KeyboardInterrupt
 
