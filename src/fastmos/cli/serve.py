@@ -1,14 +1,9 @@
 """`fastmos serve`."""
 
-import os
 from argparse import Namespace
 
 from fastmos.cli.arguments import Arguments, add_count, add_number, add_paths
 from fastmos.errors import InputError, needs_extra
-
-# torch keeps a kernel for every shape that a product had, a thousand in each of two caches. Batches have many shapes,
-# and memory would grow to a gigabyte.
-KERNELS = {"LRU_CACHE_CAPACITY": "200", "ONEDNN_PRIMITIVE_CACHE_CAPACITY": "200"}
 
 
 def add_arguments(parser: Arguments) -> None:
@@ -30,8 +25,6 @@ def add_arguments(parser: Arguments) -> None:
 
 def run(args: Namespace) -> None:
     """Serve runs over HTTP, with a page to try them: translations, captions, scores, text."""
-    for name in KERNELS:  # read when torch is loaded
-        os.environ.setdefault(name, KERNELS[name])
     with needs_extra():
         import fastapi  # noqa: F401
         import python_multipart  # noqa: F401
