@@ -16,7 +16,19 @@ from torch import Tensor
 transformers = pytest.importorskip("transformers")
 from fastmos.errors import InputError  # noqa: E402
 from fastmos.integrations.huggingface import with_mixture  # noqa: E402
-from tests.integrations.tiny_models import CAUSAL, FAMILIES, LIKE_BART, LIKE_T5, D, K, V, build, inputs, mixture  # noqa: E402
+from tests.integrations.tiny_models import (  # noqa: E402
+    CAUSAL,
+    FAMILIES,
+    FEW,
+    LIKE_BART,
+    LIKE_T5,
+    D,
+    K,
+    V,
+    build,
+    inputs,
+    mixture,
+)
 
 
 def truth(model: Any, batch: dict[str, Tensor]) -> Tensor:
@@ -255,6 +267,8 @@ PROPHETNET = {"hidden_size": D, "num_encoder_layers": 1, "num_decoder_layers": 1
         ("Mixtral", "ForCausalLM", {**MIXTRAL, "output_router_logits": True}, "loss of its routers"),
         ("ProphetNet", "ForConditionalGeneration", PROPHETNET, "does not read the decoder's last hidden state"),
         ("Udop", "ForConditionalGeneration", UDOP, "does not read the decoder's last hidden state"),
+        ("Bert", "LMHeadModel", {**DECODER, "is_decoder": True}, "no linear lm_head"),
+        ("Roberta", "ForCausalLM", {**DECODER, "is_decoder": True}, "no linear lm_head"),
     ],
 )
 def test_unsupported_models_are_refused(family: str, kind: str, settings: dict[str, Any], said: str) -> None:
@@ -309,7 +323,7 @@ def trainer(model: Any, folder: Path, examples: list[dict[str, Tensor]], **setti
     )
 
 
-@pytest.mark.parametrize("family", ["gpt2", "llama", "bart", "t5"])
+@pytest.mark.parametrize("family", FEW)
 def test_gradient_accumulation_counts_every_target_once(family: str, tmp_path: Path) -> None:
     """One step of Trainer, in one batch or accumulated, is one step down the mean over all the targets."""
     examples = rows(family)
