@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-from fastmos.heads import MixtureOfSoftmaxes, fused
+from fastmos.heads import MixtureOfSoftmaxes, kernel
 from fastmos.heads.parallel import OWN, VocabularyParallelMixture
 
 V, D, E, K, N = 11, 6, 5, 3, 9
@@ -38,7 +38,7 @@ def process(rank: int, size: int, rendezvous: str) -> None:
         ("tanh", "residual"), (None, 2.0), (True, False), losses
     ):
         check(contexts, softcap, bias, settings)
-    fused.BUFFER_BYTES["cpu"] = 400  # chunks of one or two tokens, of another size where a process has more rows
+    kernel.BUFFER_BYTES["cpu"] = 400  # chunks of one or two tokens, of another size where a process has more rows
     check("tanh", None, True, {})
     check("tanh", None, True, {"label_smoothing": 0.2})
     messages(size)
@@ -95,7 +95,7 @@ def check(contexts: Any, softcap: float | None, bias: bool, settings: dict[str, 
 
 def messages(size: int) -> None:
     """Of one chunk: the largest logits, the sums and the targets' logits, the gradients by the contexts."""
-    fused.BUFFER_BYTES["cpu"] = 2**24
+    kernel.BUFFER_BYTES["cpu"] = 2**24
     _, parallel = heads("tanh", None, True)
     torch.manual_seed(1)
     MESSAGES.clear()

@@ -35,6 +35,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "mos": {"mixtures": K},
     "moc": {"mixtures": K},
     "shortlist": {"mixtures": K, "shortlist": [3, 5, 6, 20]},
+    "shared-tail": {"mixtures": K, "shortlist": 7},
     "mixtape": {"shortlist": 7},
 }
 
@@ -119,6 +120,7 @@ def test_classes_have_names() -> None:
     assert found is with_mixture(transformers.GPT2LMHeadModel) is with_mixture(transformers.GPT2LMHeadModel, "mos")
     assert huggingface.MixtureGPT2LMHeadModelConfig is found.config_class
     assert huggingface.ShortlistT5ForConditionalGeneration.head_type == "shortlist"
+    assert huggingface.SharedTailLlamaForCausalLM.head_type == "shared-tail"
     with pytest.raises(AttributeError, match="MixtureOfNothing"):
         _ = huggingface.MixtureOfNothing
 

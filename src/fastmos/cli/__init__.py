@@ -49,7 +49,7 @@ COMMANDS = {
     "train": Command("train a model as a config says; an interrupted run resumes", train.add_arguments, train.run),
     "translate": Command("translate lines with a run", translate.add_arguments, translate.run),
     "caption": Command("caption images with a run", caption.add_arguments, caption.run),
-    "score": Command("log-probability of given translations or text", score.add_arguments, score.run),
+    "score": Command("log-probability and perplexity of given translations or text", score.add_arguments, score.run),
     "sample": Command("lines that a language model makes up", sample.add_arguments, sample.run),
     "evaluate": Command("scores, NLL and perplexity, speed of a run", evaluate.add_arguments, evaluate.run),
     "average": Command("average checkpoints of a run into a new run", average.add_arguments, average.run),

@@ -17,13 +17,13 @@ from typing import IO, Any
 from fastmos.config import Config, parse_config, write_config
 from fastmos.errors import InputError
 from fastmos.files import read_json, read_lines, write_json, written_whole
+from fastmos.metrics.likelihood import perplexity
 from fastmos.provenance import provenance
 from fastmos.report.page import write_report
 from fastmos.reproduce.cost import step_costs
 from fastmos.reproduce.evaluation import run_record
 from fastmos.reproduce.records import header
 from fastmos.reproduce.scales import SCALES
-from fastmos.reproduce.summary import perplexity
 from fastmos.samples.grammar import write_sample
 
 NAMES = {"softmax": "one softmax", "mixture": "shortlist mixture, {mixtures}"}

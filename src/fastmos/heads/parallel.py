@@ -15,10 +15,12 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
 
-from fastmos.heads.fused import Kernel, Layer, Objective, Recipe, _mix, chunk_tokens, exact_dtype, slices
-from fastmos.heads.loss import CheckedTargets, soft_capped
+from fastmos.heads.fused import Layer
+from fastmos.heads.kernel import Kernel, Objective, Recipe, _mix, chunk_tokens, exact_dtype, slices
+from fastmos.heads.log_probs import soft_capped
 from fastmos.heads.modules import ContextKind, MixtureOfSoftmaxes
 from fastmos.heads.products import linear
+from fastmos.heads.targets import CheckedTargets
 
 MAX, SUM = dist.ReduceOp.MAX, dist.ReduceOp.SUM
 OWN = ("weight", "bias")  # parameters that have a row for each token

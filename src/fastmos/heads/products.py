@@ -7,7 +7,13 @@ first product of a process measures both kernels, and oneDNN is taken only where
 
 The setting is global, and other operations suffer from it (the backward pass of attention takes ten times as long), so
 it is held for the time of a product only; other threads meet it in that time, too. Small products, other dtypes, other
-devices, autocast and compiled code are left to torch. `FASTMOS_FAST_PRODUCTS=0` in the environment, or
+devices, autocast and compiled code are left to torch.
+
+oneDNN prepares a product for its very sizes, which takes half a megabyte to one, and keeps the last 1,024 of them, in
+two caches. Text comes in ever new sizes, so a training process grew by gigabytes. Fewer are kept here, unless the
+environment says how many; that costs no measurable time.
+
+`FASTMOS_FAST_PRODUCTS=0` in the environment, or
 `set_fast_products(False)`, leaves everything to torch.
 """
 
@@ -27,6 +33,7 @@ from torch.autograd.graph import saved_tensors_hooks
 SMALLEST = 2**20  # multiplications of a product that oneDNN is asked for; it takes 10 us to get going
 FASTER = 1.25  # by how much oneDNN must be faster, so that noise does not decide between equals
 PLAIN = (Tensor, nn.Parameter)  # tensors of other classes have products of their own
+KEPT = 128  # prepared products that oneDNN and torch's own cache of them may each keep; a deep network has some hundred
 EXACT = 4.0  # by how much its error may be larger: other orders of summation stay below, tf32 is far above
 
 
@@ -231,6 +238,10 @@ def _is_fast(a: Tensor, b: Tensor, rows: int) -> bool:
         and type(b) in PLAIN
         and choice().fast
     )
+
+
+for _name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):  # read at the first product of the process
+    os.environ.setdefault(_name, str(KEPT))
 
 
 def _measure(rounds: int = 6) -> Choice:

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from fastmos.data.batches import Batch
-from fastmos.heads import HeadOutput
-from fastmos.heads.loss import SmoothingKind
+from fastmos.heads import HeadOutput, SmoothingKind
 from fastmos.tokenizers import PAD
 
 

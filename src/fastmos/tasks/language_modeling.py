@@ -1,7 +1,7 @@
 """Language modeling: lines, or running text, evaluated by perplexity."""
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from fastmos.data.batches import ContiguousBatches, SentenceBatches, decoding_batch
 from fastmos.errors import InputError
@@ -18,6 +18,12 @@ class LanguageModeling(TextTask):
 
     metrics: ClassVar[tuple[str, ...]] = ("nll",)
     use: ClassVar[str] = "see fastmos score and fastmos sample"
+    train_files: ClassVar[dict[str, str]] = {"target": "train.txt"}
+    usual_settings: ClassVar[dict[str, Any]] = {
+        "training.early_stopping_metric": "nll",
+        "training.batch_size": 32,
+        "training.bptt_length": 35,
+    }
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()

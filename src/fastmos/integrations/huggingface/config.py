@@ -16,7 +16,7 @@ with needs_extra():
 
 MODEL_TYPE = "fastmos"  # in config.json
 MODULE = "fastmos.integrations.huggingface"  # where our classes are found by name
-PREFIXES = {"Mixture" if head == "mos" else head.capitalize(): head for head in HEADS}  # of class names
+PREFIXES = {"Mixture" if head == "mos" else head.title().replace("-", ""): head for head in HEADS}  # of class names
 
 
 class SavedMixture:

@@ -1,5 +1,6 @@
 """The head of a Hugging Face model: made in place of its linear layer, initialized, resized."""
 
+import inspect
 from typing import Any
 
 import torch
@@ -12,27 +13,30 @@ from fastmos.heads.shortlist import Shortlist
 with needs_extra():
     from transformers import initialization as init
 
-MISSING = {  # what a head cannot do without
+OPTIONS = {  # of heads, and what to say where a head cannot do without
     "mixtures": "the number of mixtures; give mixtures=9, for example",
     "shortlist": "a shortlist; give shortlist=2000 for the tokens 0 to 1999, or their ids (see fastmos.best_shortlist)",
+    "contexts": "",
 }
 
 
 def head_options(head: str, name: str, saved: dict[str, Any] | None, given: dict[str, Any]) -> dict[str, Any]:
     """The options of a head: those saved with the model, or those given to a new one."""
-    known = HEADS[head].options
+    arguments = inspect.signature(HEADS[head]).parameters
+    known = [option for option in OPTIONS if option in arguments]
+    given = {option: value for option, value in given.items() if value is not None}
     for option, value in given.items():
-        if value is not None and option not in known:
+        if option not in known:
             raise InputError(f"{option} was given to {name}, whose head has no such option; leave it out")
-        if value is not None and saved is not None and value != saved.get(option):
+        if saved is not None and value != saved.get(option):
             raise InputError(f"{option}={value} was given, but the saved {name} has {saved.get(option)}; leave it out")
     if saved is not None:
-        return {option: saved[option] for option in known}
-    options = {"contexts": "residual", **{option: value for option, value in given.items() if value is not None}}
+        return {option: saved.get(option) for option in known}
+    given.setdefault("contexts", "residual")
     for option in known:
-        if option in MISSING and option not in options and head != "mixtape":
-            raise InputError(f"{name} needs {MISSING[option]}")
-    return {option: options.get(option) for option in known}
+        if option not in given and arguments[option].default is inspect.Parameter.empty:
+            raise InputError(f"{name} needs {OPTIONS[option]}")
+    return {option: given.get(option) for option in known}
 
 
 def replace_linear(linear: nn.Module | None, head: str, options: dict[str, Any], bias: bool, name: str) -> Head:

@@ -124,11 +124,6 @@ class _Mixture(PreTrainedModel):  # type: ignore[misc]  # transformers is untype
                 )
         self._check_routers()
 
-    @property
-    def head_options(self) -> dict[str, Any]:
-        """The arguments that made the head."""
-        return {option: self.config.mixture[option] for option in HEADS[self.head_type].options}
-
     def _init_weights(self, module: nn.Module) -> None:
         head = getattr(self, "lm_head", None)
         if not isinstance(head, Head) or not any(module is part for part in head.modules()):
@@ -136,7 +131,8 @@ class _Mixture(PreTrainedModel):  # type: ignore[misc]  # transformers is untype
             return
         if module is head and not self.config.tie_word_embeddings:
             super()._init_weights(as_linear(head))
-        initialize(module, head, self.head_type, self.head_options)
+        options = head_options(self.head_type, type(self).__name__, self.config.mixture, {})
+        initialize(module, head, self.head_type, options)
         self._share_bias()
 
     def _share_bias(self) -> None:

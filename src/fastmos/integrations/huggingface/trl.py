@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fastmos.heads import Head
-from fastmos.heads.fused import slices
+from fastmos.heads.kernel import slices
 
 IGNORED = -100
 ARGUMENT = "fused_lm_head"
