@@ -133,7 +133,8 @@ def _name(row: Row, scale: Scale) -> str:
     """Without the suite's own words, since suites share runs."""
     labels = {"": "one softmax" if row.mixtures == 1 else f"{row.mixtures} softmaxes", "moc": "mixed contexts"}
     tokenizer = row.name if row.tokenizer is None else f"{LABELS[row.tokenizer]}, {vocab_size(row, scale):,} tokens"
-    others = [", wide"] if row.wide else []
+    others = [f", {option}" for option in row.head_options.values() if isinstance(option, str)]
+    others += [", wide"] if row.wide else []
     others += [f", {row.base}"] if row.base != MAIN and row.tokenizer is not None else []
     return f"{tokenizer}, {labels.get(row.head, f'{row.head} of {row.mixtures}')}{''.join(others)}"
 
