@@ -74,7 +74,7 @@ class Peer:
         self.log = folder / f"{KINDS[kind]}.log"
         with open(self.log, "w") as log:
             self.process = subprocess.Popen(
-                [python, SCRIPT, KINDS[kind], folder],
+                [python, "-P", SCRIPT, KINDS[kind], folder],  # without its own folder, whose tokenizers.py is ours
                 stdin=PIPE,
                 stdout=PIPE,
                 stderr=log,
