@@ -115,6 +115,18 @@ def test_other_options_than_the_saved_ones_are_refused(tmp_path: Path) -> None:
         model_class.from_pretrained(tmp_path, mixtures=7)
 
 
+class Named(with_mixture(transformers.GPT2LMHeadModel)):  # type: ignore[misc]
+    """A subclass that somebody wrote."""
+
+
+def test_a_subclass_saves_what_it_and_auto_classes_load(tmp_path: Path) -> None:
+    model, batch = Named(build("gpt2")[1], mixtures=K).eval(), inputs("gpt2")
+    model.save_pretrained(tmp_path)
+    for kind in (Named, transformers.AutoModelForCausalLM):
+        again = kind.from_pretrained(tmp_path).eval()
+        assert torch.equal(again(**batch).logits, model(**batch).logits)
+
+
 def test_classes_have_names() -> None:
     found = huggingface.MixtureGPT2LMHeadModel
     assert found is with_mixture(transformers.GPT2LMHeadModel) is with_mixture(transformers.GPT2LMHeadModel, "mos")

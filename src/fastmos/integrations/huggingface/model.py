@@ -94,7 +94,7 @@ class _Mixture(PreTrainedModel):  # type: ignore[misc]  # transformers is untype
         contexts: str | None = None,
         shortlist: int | list[int] | Tensor | None = None,
     ) -> None:
-        name = type(self).__name__
+        name = self.config_class.model_class.__name__  # ours, also in a subclass that somebody wrote
         shortlist = shortlist.tolist() if isinstance(shortlist, Tensor) else shortlist
         given = {"mixtures": mixtures, "contexts": contexts, "shortlist": shortlist}
         options = head_options(self.head_type, name, getattr(config, "mixture", None), given)
