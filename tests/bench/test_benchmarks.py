@@ -5,10 +5,13 @@ import importlib.util
 import json
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+
+from fastmos.provenance import provenance
 
 FOLDER = Path(__file__).parents[2] / "benchmarks"
 
@@ -43,6 +46,16 @@ def test_fastmos_side_of_side_by_side(body: str, tmp_path: Path, monkeypatch: py
         assert answer["tokens"] > 0 and 0 < answer["loss"] < 10
     for (answer,) in figures["fixed"].values():
         assert answer["lines"] == 4 and answer["tokens"] == 4 * (plan.fixed - 1)
+
+    with_base = {measure: {side_by_side.BASE: answers["fastmos"], **answers} for measure, answers in figures.items()}
+    report = {"data": about, "plan": asdict(plan), "figures": {body: with_base}, "provenance": provenance(plan.seed)}
+    page = tmp_path / "page.md"
+    page.write_text("before\n<!-- side_by_side.py writes here -->\nold\n<!-- up to here -->\nafter\n")
+    side_by_side.fill(page, side_by_side.table(report))
+    written = page.read_text()
+    assert written.startswith("before\n") and written.endswith("after\n") and "old" not in written
+    assert all(f"| {body}: {name} |" in written for name in ours)
+    assert f"| {body}: fastmos |" in written and written.count("(1.00 ± 0.00)") == 3  # beside itself
 
 
 def test_data_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

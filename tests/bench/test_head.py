@@ -8,7 +8,6 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fastmos.bench import head as bench
-from fastmos.bench import models
 from fastmos.files import read_json
 
 
@@ -53,7 +52,7 @@ def test_run_prints_tables_and_writes_record_and_plot(
     assert {"command", "date", "machine", "commit", "seed"} <= set(record["provenance"])
     assert [shape["shape"]["K"] for shape in record["shapes"]] == [3, 1]
     (heads,) = record["heads"]
-    assert [row["name"] for row in heads["rows"]] == list(models.HEADS) and heads["rows"][0]["ratio"] == 1.0
+    assert [row["name"] for row in heads["rows"]] == list(bench.HEADS) and heads["rows"][0]["ratio"] == 1.0
     for shape in record["shapes"]:
         assert shape["rows"][0]["ratio"] == shape["rows"][0]["ratio_pages_kept"] == 1.0
         kept = [row["name"] for row in shape["rows"] if row["ratio_pages_kept"] is not None]

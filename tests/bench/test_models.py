@@ -63,10 +63,11 @@ def test_searches_of_every_head(
     record = decode.run(quick=True, output=tmp_path / "decode.json")
     assert read_json(tmp_path / "decode.json") == json.loads(json.dumps(record))
     assert [(case["body"], case["sentences"]) for case in record["cases"]] == [
-        (body, sentences) for body in models.BODIES for sentences in decode.BATCHES
+        (body, sentences) for body in models.BODIES for sentences in (32, 1)
     ]
     for case in record["cases"]:
-        assert [row["name"] for row in case["rows"]] == list(models.HEADS)
+        assert [row["name"] for row in case["rows"]] == [*models.HEADS, *(f"{head}, int8" for head in decode.INT8)]
+        assert all(row["x ctranslate2"] is None for row in case["rows"])
         tails = {row["name"]: row["tail"] for row in case["rows"]}
         assert tails[models.SOFTMAX] is None and 0 <= tails["adaptive softmax"] <= 1
     assert "tail" in capsys.readouterr().out
@@ -75,7 +76,7 @@ def test_searches_of_every_head(
 @pytest.mark.parametrize("head", list(models.HEADS))
 def test_models_are_as_sharp_as_trained_ones_and_take_equally_many_steps(head: str) -> None:
     sizes = models.Sizes(vocab_size=200, hidden_size=16)
-    model = decode.sharpened(decode.Counting.of(models.build("LSTM", head, sizes)), sizes)
+    model = decode.Counting.of(decode.sharpened(models.build("LSTM", head, sizes).eval(), sizes))
     with torch.no_grad():
         torch.manual_seed(models.SEED)
         hidden = model.body(models.draw_batch(4, 13, sizes.vocab_size))[0].flatten(0, 1)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.calling import Command
+from tests.tasks.captioner import without_java
 
 
 def test_evaluate_says_everything(trained: Path, run_command: Command, tmp_path: Path) -> None:
@@ -39,7 +40,7 @@ def test_evaluate_and_validation_agree(trained: Path, run_command: Command) -> N
     log = [json.loads(line) for line in (trained / "lm" / "log.jsonl").read_text().splitlines()]
     record = json.loads(run_command("evaluate", trained / "lm", "--reference", trained / "valid.b", "--json").out)
     assert record["nll_per_word"] == pytest.approx(log[-1]["nll_per_word"], rel=1e-5)
-    assert len(run_command("score", trained / "lm", "--target", trained / "valid.b").out.split()) == 8
+    assert len(run_command("score", trained / "lm", "--target", trained / "valid.b").out.splitlines()) == 8
 
 
 @pytest.mark.parametrize(
@@ -64,3 +65,15 @@ def test_refusals(words: str, said: str, trained: Path, run_command: Command, mo
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith("fastmos: ") and done.err.count("\n") == 1
     assert said in done.err
+
+
+def test_captions_are_written_in_the_form_of_coco(
+    captioner: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_command: Command
+) -> None:
+    without_java(monkeypatch)
+    output = tmp_path / "captions.txt"
+    done = run_command("evaluate", captioner, "--split", "valid", "--json", "--output", output)
+    record = json.loads(done.out)
+    assert done.code == 0 and record["meteor"] is None and record["captions"] == 4
+    assert [sorted(one) for one in json.loads(output.read_text())] == [["caption", "image_id"]] * 4
+    assert run_command("evaluate", captioner, "--reference", output).code == 2

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fastmos.cli.init import FILES, look
-from fastmos.config import Config, check, options, read_config
+from fastmos.cli.init import look
+from fastmos.config import TASKS, Config, check, options, read_config
 from tests.cli.calling import Command
 
 RAW = ["Der Hund bellt.", "Die Katze, sie schläft.", "Wer ist da?"]
@@ -54,7 +54,7 @@ def test_init_train_translate(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout.count("\n")) == (0, 1), done.stderr
 
 
-@pytest.mark.parametrize("task", FILES)
+@pytest.mark.parametrize("task", TASKS)
 def test_every_key_has_a_comment_and_the_config_is_usable(task: str, tmp_path: Path, run_command: Command) -> None:
     path = tmp_path / "config.yaml"
     assert run_command("init", task, "-o", path).code == 0
@@ -64,6 +64,8 @@ def test_every_key_has_a_comment_and_the_config_is_usable(task: str, tmp_path: P
     check(config)
     assert config.task == task
     assert config.model.task == task
+    head = {name: value for name, value in options(config).items() if name.startswith("head.")}
+    assert (head["head.type"], head["head.near_softmax"]) == ("shortlist", True)  # what is safe to switch on
     assert options(config)["training.batch_size"] != options(Config())["training.batch_size"]
 
 
@@ -98,10 +100,10 @@ def test_a_text_of_many_characters_gets_as_many_tokens(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ("translation --train train.txt", "translation has 2 files a split (source and target), not 1"),
+        ("translation --train train.txt", "a split has 2 files (source and target), not 1"),
         ("language-modeling --train none", "none: no such file"),
         ("language-modeling -o train.txt", "train.txt: exists; give another --output"),
-        ("parsing", "TASK: invalid choice: 'parsing' (choose from "),
+        ("parsing", "no task 'parsing'; choose one of translation, captioning, language-modeling"),
     ],
 )
 def test_refusals(words: str, said: str, tmp_path: Path, run_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,7 @@
-"""`fastmos score`: one log-probability a line."""
+"""`fastmos score`: log-probability and perplexity, a line each."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -10,11 +11,16 @@ from tests.cli.calling import Command
 
 def test_evaluate_and_score_agree(trained: Path, run_command: Command) -> None:
     files = ["--source", trained / "test.a", "--target", trained / "test.b"]
-    scores = run_command("score", trained / "run", *files).out.split()
+    lines = run_command("score", trained / "run", *files).out.splitlines()
+    scores, perplexities = zip(*(map(float, line.split("\t")) for line in lines), strict=True)
     record = json.loads(run_command("evaluate", trained / "run", "--json").out)
     total = record["nll_per_word"] * (record["words"] + record["lines"])
-    assert total == pytest.approx(-sum(map(float, scores)), rel=1e-4)
+    assert total == pytest.approx(-sum(scores), rel=1e-4)
     assert len(scores) == 8
+    words = [len(line.split()) + 1 for line in (trained / "test.b").read_text(encoding="utf-8").splitlines()]
+    nll = [math.log(one) * count for one, count in zip(perplexities, words, strict=True)]
+    assert nll == pytest.approx([-score for score in scores], abs=0.1)
+    assert sum(words) == record["words"] + record["lines"]
 
 
 @pytest.mark.parametrize(

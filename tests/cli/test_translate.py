@@ -112,3 +112,11 @@ def test_a_damaged_run_folder_is_refused(trained: Path, tmp_path: Path, run_comm
     done = run_command("translate", tmp_path / "run")
     assert (done.code, done.out, done.err.count("\n")) == (2, "", 1)
     assert "model.safetensors: damaged" in done.err
+
+
+def test_int8_translates(trained: Path, run_command: Command) -> None:
+    path = trained / "test.a"
+    whole, rounded = (run_command("translate", trained / "run", path, *more) for more in ((), ("--int8",)))
+    assert (rounded.code, rounded.err) == (0, "")
+    pairs = list(zip(whole.out.splitlines(), rounded.out.splitlines(), strict=True))
+    assert sum(one == other for one, other in pairs) >= 0.9 * len(pairs)

@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from torch import nn
 
+from fastmos import heads
 from fastmos.config import (
     BODIES,
     HEADS,
@@ -15,12 +17,14 @@ from fastmos.config import (
     data_path,
     describe,
     find_config,
+    load_class,
     override,
     parse_config,
     read_config,
     write_config,
 )
 from fastmos.errors import InputError
+from fastmos.tasks import Task
 
 CONFIGS = sorted((Path(__file__).parents[2] / "configs").glob("*.yaml"))
 TEXTS = {"train": {"source": "a", "target": "b"}, "valid": {"source": "c", "target": "d"}}
@@ -60,7 +64,7 @@ def test_written_config_reads_the_same(tmp_path: Path) -> None:
         ("model: 3", "model must be a section of keys, not 3"),
         ("head: {type: softmax, mixtures: 9}", "no key 'head.mixtures'"),
         ("tokenizers: {target: {type: bpe, words: 9}}", "no key 'tokenizers.target.words'"),
-        ("task: parsing", "task: task must be one of translation, captioning, language-modeling, not 'parsing'"),
+        ("task: parsing", "task: must be one of translation, captioning, language-modeling, not 'parsing'"),
         ("training: {learning_rate: .inf}", "training.learning_rate: input should be a finite number, not inf"),
         ("model: {init_range: 1.0e+39}", "model.init_range: input should be less than or equal to 100, not 1e+39"),
         ("model: {}\nhead: {}\nmodel: {}", "has model twice; keep one"),
@@ -163,6 +167,14 @@ def test_every_key_has_a_help_text() -> None:
     configs += [translation(tokenizers={"target": {"type": kind}}) for kind in TOKENIZERS]
     for config in configs:
         assert all(option.help and "\n" not in option.help for option in describe(config))
+
+
+def test_every_section_names_a_class() -> None:
+    assert {name: load_class(head.factory) for name, head in HEADS.items()} == heads.HEADS
+    classes = {name: load_class(section.factory) for name, section in TOKENIZERS.items() if name != "file"}
+    assert {name: tokenizer.type for name, tokenizer in classes.items()} == {name: name for name in classes}
+    assert all(issubclass(load_class(body.factory), nn.Module) for body in BODIES.values())
+    assert all(issubclass(load_class(task), Task) for task in TASKS.values())
 
 
 def test_a_packaged_config_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

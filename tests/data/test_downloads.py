@@ -126,7 +126,7 @@ def test_a_cut_connection_is_resumed(server: Server, tmp_path: Path) -> None:
     assert sleeps == [1.0, 2.0]
 
 
-def test_the_next_run_goes_on_where_the_last_gave_up(server: Server, tmp_path: Path) -> None:
+def test_the_next_run_resumes_where_the_last_gave_up(server: Server, tmp_path: Path) -> None:
     server.cuts = [1000, 0, 0]
     with pytest.raises(InputError, match=r"the connection was cut .* before the end, 3 times; run the command again"):
         fetch(remote(server, SHA), tmp_path, attempts=3, sleep=lambda _: None)

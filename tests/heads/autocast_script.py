@@ -11,13 +11,17 @@ import torch
 from torch import Tensor
 
 from fastmos.heads import HEADS, Head, HeadOutput, LossOptions, MixtureOfSoftmaxes, build_head, nll_reference
+from tests.heads.options import own
 
-CASES = {**{name: {"head_type": name} for name in HEADS}, "residual": {"head_type": "mos", "contexts": "residual"}}
+CASES: dict[str, dict[str, Any]] = {
+    **{name: {"head_type": name} for name in HEADS},
+    "residual": {"head_type": "mos", "contexts": "residual"},
+}
 
 
 def new_head(case: str) -> Head:
-    options: dict[str, Any] = {"mixtures": 4, "shortlist": range(0, 300, 5), "embedding_size": 24, **CASES[case]}
-    head = build_head(hidden_size=32, vocab_size=300, **options)
+    options = CASES[case] | own(CASES[case]["head_type"], mixtures=4, shortlist=range(0, 300, 5))
+    head = build_head(hidden_size=32, vocab_size=300, embedding_size=24, **options)
     if isinstance(head, MixtureOfSoftmaxes) and head.latent.scale is not None:
         torch.nn.init.normal_(head.latent.scale)
     return head

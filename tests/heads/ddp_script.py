@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from fastmos.heads import HEADS, HeadOutput, build_head
+from tests.heads.options import own
 
 
 class Model(nn.Module):
@@ -22,7 +23,8 @@ class Model(nn.Module):
         torch.manual_seed(0)
         self.embedding = nn.Embedding(11, 6)
         self.body = nn.Linear(6, 6)
-        self.head = build_head(head_type, 6, 11, mixtures=3, shortlist=[9, 2, 4], embedding=self.embedding)
+        options = own(head_type, mixtures=3, shortlist=[9, 2, 4])
+        self.head = build_head(head_type, 6, 11, embedding=self.embedding, **options)
 
     def forward(self, tokens: Tensor, targets: Tensor) -> Tensor:
         output: HeadOutput = self.head(self.body(self.embedding(tokens)), targets, label_smoothing=0.1, reduction="sum")

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from fastmos.heads import HEADS, Head, build_head, loss
+from tests.heads.options import own
 
 EVERY_HEAD = pytest.mark.parametrize("head_type", list(HEADS))
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -18,7 +19,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 def new_head(head_type: str, **options: Any) -> Head:
-    return build_head(head_type, 6, 11, mixtures=3, shortlist=[9, 2, 4], **options).double()
+    return build_head(head_type, 6, 11, **own(head_type, mixtures=3, shortlist=[9, 2, 4]), **options).double()
 
 
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:

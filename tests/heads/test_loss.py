@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fastmos.heads import HeadOutput, LossOptions, fused, loss, mixture_nll, mixture_nll_reference
+from fastmos.heads import HeadOutput, LossOptions, kernel, loss, mixture_nll, mixture_nll_reference
+from fastmos.heads.log_probs import log_mixture
 
 Inputs = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -45,7 +46,7 @@ def assert_same(given: Inputs, targets: Tensor, **options: Any) -> None:
 
 @pytest.fixture(params=[2**25, 2000, 1], ids=["one chunk", "some chunks", "token by token"])
 def buffer_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(fused.BUFFER_BYTES, "cpu", request.param)
+    monkeypatch.setitem(kernel.BUFFER_BYTES, "cpu", request.param)
 
 
 @pytest.fixture(params=[True, False], ids=["picked", "scaled"])
@@ -85,7 +86,7 @@ def test_every_argument(reduction: str, kind: str) -> None:
 def test_any_shape(n: int, k: int, d: int, v: int, budget: int, amount: float, seed: int) -> None:
     torch.manual_seed(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(fused.BUFFER_BYTES, "cpu", budget)
+        patch.setitem(kernel.BUFFER_BYTES, "cpu", budget)
         targets = torch.randint(v, (n,))
         targets[torch.rand(n) < 0.2] = -100
         assert_same(inputs(n, k, d, v), targets, label_smoothing=amount)
@@ -114,7 +115,7 @@ def test_one_softmax_is_cross_entropy_of_torch() -> None:
 
 def test_smoothing_others_leaves_the_target_out() -> None:
     given, targets = inputs(4, 2, 3, 6), torch.tensor([0, 1, 2, 5])
-    log_probs = loss.log_mixture(*given)
+    log_probs = log_mixture(*given)
     weights = torch.full((4, 6), 0.2 / 5, dtype=torch.float64)
     weights[torch.arange(4), targets] = 0.8
     ours = mixture_nll(

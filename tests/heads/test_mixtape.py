@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from fastmos.heads import LossOptions, Mixtape, Softmax, fused, log_prob_rank, loss, nll_reference
+from fastmos.heads import LossOptions, Mixtape, Softmax, kernel, log_prob_rank, loss, nll_reference
 
 
 @pytest.fixture(params=[True, False], ids=["picked", "scaled"])
@@ -32,7 +32,7 @@ def test_every_argument(
     some = every.clone()
     some[1::3] = -1
     for targets, amount, budget in itertools.product([every, some], [0.0, 0.3, 1.0], [1, 4000]):
-        monkeypatch.setitem(fused.BUFFER_BYTES, "cpu", budget)
+        monkeypatch.setitem(kernel.BUFFER_BYTES, "cpu", budget)
         options = LossOptions(-1, amount, kind, reduction, count_correct=True)
         output, plain = head.loss(hidden, targets, options), nll_reference(head(hidden), targets, options)
         for name in ("loss", "nll", "tokens", "correct"):
@@ -89,3 +89,12 @@ def test_usage_is_that_of_the_shared_gates() -> None:
         assert head.usage(hidden).effective == pytest.approx(4)
         head.shared_gates.weight[:2] = 100.0
         assert head.usage(hidden.abs()).share == pytest.approx([1, 0, 0, 0])
+
+
+def test_a_start_near_the_softmax() -> None:
+    """Without noise all four contexts are tanh(g), whatever the gates."""
+    head, hidden = Mixtape(16, 40), torch.randn(20, 16)
+    for parameter in head.latent.parameters():
+        torch.nn.init.zeros_(parameter)
+    softmax = torch.log_softmax(torch.tanh(hidden) @ head.weight.t(), -1)
+    torch.testing.assert_close(head.near_softmax_()(hidden), softmax)

@@ -21,30 +21,33 @@ from fastmos.heads import (
     Mixtape,
     MixtureOfContexts,
     MixtureOfSoftmaxes,
+    SharedTailMixture,
     ShortlistMixture,
     Softmax,
     build_head,
-    fused,
+    kernel,
     loss,
     nll_reference,
 )
 from fastmos.heads.mixtape import mixtape_logits
 from fastmos.heads.modules import Contexts
+from tests.heads.options import own
 
 CASES: dict[str, dict[str, Any]] = {
     **{head_type: {"head_type": head_type} for head_type in HEADS},
     "mos, residual": {"head_type": "mos", "contexts": "residual"},
     "shortlist, residual": {"head_type": "shortlist", "contexts": "residual"},
+    "shared-tail, residual": {"head_type": "shared-tail", "contexts": "residual"},
     **{f"{head_type}, capped": {"head_type": head_type, "softcap": 0.7} for head_type in HEADS},
 }
 EVERY_HEAD = pytest.mark.parametrize("case", list(CASES))
-HERE = Path(__file__).parent
+ROOT = Path(__file__).parents[2]
 
 
 def new_head(case: str, hidden_size: int, vocab_size: int, **options: Any) -> Head:
     """A head of this case that is not at its start."""
-    options = {"mixtures": 3, "shortlist": [9, 2, 4], **CASES[case], **options}
-    head = build_head(hidden_size=hidden_size, vocab_size=vocab_size, **options)
+    given = CASES[case] | own(CASES[case]["head_type"], mixtures=3, shortlist=[9, 2, 4]) | options
+    head = build_head(hidden_size=hidden_size, vocab_size=vocab_size, **given)
     for one in head.parameters():
         if not one.any():
             nn.init.normal_(one)
@@ -74,6 +77,8 @@ def equation(head: Head, g: Tensor) -> Tensor:
         h = [base + scale * each for scale, each in zip(head.latent.scale, h, strict=True)]
     if isinstance(head, ShortlistMixture):
         return shortlist_equation(head, g, pi, h)
+    if isinstance(head, SharedTailMixture):
+        return shared_tail_equation(head, g, pi, h)
     if isinstance(head, MixtureOfContexts):
         mean = sum((pi[..., k : k + 1] * h[k] for k in range(head.mixtures)), torch.zeros_like(h[0]))
         return softmax(head, mean, head.weight, head.bias)
@@ -115,16 +120,27 @@ def shortlist_equation(head: ShortlistMixture, g: Tensor, pi: Tensor, h: list[Te
         (pi[..., k : k + 1] * softmax(head, h[k], weight, short_bias) for k in range(head.mixtures)),
         torch.zeros(()).to(g),
     )
-    context = torch.tanh(F.linear(g, head.tail_latent.weight, head.tail_latent.bias))
-    if head.tail_latent.scale is not None:
-        context = (g if head.tail_latent.base is None else head.tail_latent.base(g)) + head.tail_latent.scale * context
-    rest = softmax(head, context, head.weight[others], bias[others])
+    rest = softmax(head, tail_context(head.tail_latent, g), head.weight[others], bias[others])
     columns: list[Tensor] = [torch.empty(0)] * head.vocab_size
     for place, token in enumerate(listed):
         columns[token] = mixture[..., place]
     for place, token in enumerate(others):
         columns[token] = mixture[..., -1] * rest[..., place]
     return torch.stack(columns, -1)
+
+
+def tail_context(latent: Contexts, g: Tensor) -> Tensor:
+    context = torch.tanh(F.linear(g, latent.weight, latent.bias))
+    return context if latent.scale is None else (g if latent.base is None else latent.base(g)) + latent.scale * context
+
+
+def shared_tail_equation(head: SharedTailMixture, g: Tensor, pi: Tensor, h: list[Tensor]) -> Tensor:
+    """Component by component: a softmax over all tokens, with the logits of h_0 where a token is not listed."""
+    bias = torch.zeros(head.vocab_size).to(g) if head.bias is None else head.bias
+    others = capped(head, F.linear(tail_context(head.tail_latent, g), head.weight, bias))
+    in_tail = torch.ones(head.vocab_size, dtype=torch.bool).index_fill(0, head.shortlist.ids, False)
+    each = [others.where(in_tail, capped(head, F.linear(context, head.weight, bias))).softmax(-1) for context in h]
+    return (pi[..., None] * torch.stack(each, -2)).sum(-2)
 
 
 @EVERY_HEAD
@@ -147,7 +163,7 @@ def test_log_probabilities_follow_the_equations(case: str, embedding_size: int |
 def test_loss_is_that_of_the_log_probabilities(
     case: str, reduction: Any, budget: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(fused.BUFFER_BYTES, "cpu", budget)
+    monkeypatch.setitem(kernel.BUFFER_BYTES, "cpu", budget)
     head = new_head(case, 6, 11, embedding_size=5).double()
     hidden = torch.randn(3, 4, 6, dtype=torch.float64, requires_grad=True)
     targets = torch.randint(11, (3, 4))
@@ -166,6 +182,19 @@ def test_loss_is_that_of_the_log_probabilities(
         torch.testing.assert_close(head(hidden, targets, **options).loss, plain.loss)
 
 
+@EVERY_HEAD
+def test_the_softmaxes_by_themselves_mix_to_the_whole(case: str) -> None:
+    head = new_head(case, 6, 11, embedding_size=5).double()
+    hidden = torch.randn(2, 4, 6, dtype=torch.float64)
+    log_prior, log_probs = head.component_log_probs(hidden)
+    assert log_probs.shape == (2, 4, head.softmaxes if type(head) is not Mixtape else 1, 11)
+    torch.testing.assert_close(log_probs.exp().sum(-1), torch.ones_like(log_prior))
+    torch.testing.assert_close((log_prior[..., None] + log_probs).logsumexp(-2), head(hidden))
+    if log_prior.shape[-1] > 1:
+        torch.testing.assert_close(log_prior.exp(), head.mixture_weights(hidden))
+        assert (log_probs[..., 0, :] - log_probs[..., 1, :]).abs().max() > 1e-3  # they differ
+
+
 @pytest.fixture(params=[True, False], ids=["picked", "scaled"])
 def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ignored tokens left out, as on a CPU, and scaled by 0, as elsewhere."""
@@ -177,7 +206,7 @@ def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.parametrize("reduction", ["sum", "mean", "none"])
 @pytest.mark.parametrize("budget", [1, 2**25])
 def test_soft_targets(case: str, reduction: Any, budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(fused.BUFFER_BYTES, "cpu", budget)
+    monkeypatch.setitem(kernel.BUFFER_BYTES, "cpu", budget)
     head = new_head(case, 6, 11).double()
     hidden = torch.randn(3, 4, 6, dtype=torch.float64, requires_grad=True)
     inputs = [hidden, *head.parameters()]
@@ -207,7 +236,7 @@ def test_soft_targets_are_those_of_torch() -> None:
 @EVERY_HEAD
 @pytest.mark.parametrize("budget", [1, 2**25])
 def test_entropy(case: str, budget: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(fused.BUFFER_BYTES, "cpu", budget)
+    monkeypatch.setitem(kernel.BUFFER_BYTES, "cpu", budget)
     head = new_head(case, 6, 11).double()
     hidden = torch.randn(3, 4, 6, dtype=torch.float64, requires_grad=True)
     inputs = [hidden, *head.parameters()]
@@ -236,6 +265,11 @@ def log_z_squared(head: Head, hidden: Tensor, targets: Tensor, everywhere: bool)
         tail = squared(head.tail_parts(hidden)[0], head.weight[rest], head.bias[rest])
         counted = torch.isin(targets, rest) | everywhere
         return squared(head.parts(hidden)[0], weight, bias) + tail.where(counted, 0.0)
+    if isinstance(head, SharedTailMixture):
+        contexts, _, context = head.all_parts(hidden)
+        logits, others = (capped(head, F.linear(one, head.weight, head.bias)) for one in (contexts, context))
+        in_tail = torch.isin(torch.arange(head.vocab_size), head.shortlist.rest)
+        return others.where(in_tail, logits).logsumexp(-1).square().mean(-1)
     return squared(head.parts(hidden)[0], head.weight, head.bias)
 
 
@@ -269,7 +303,7 @@ def test_chunks_of_log_probabilities_make_no_difference(
     expected = equation(head, hidden).log()
     with torch.no_grad():
         for budget in (2**25, 100 * vocab_size, 1):
-            monkeypatch.setitem(fused.BUFFER_BYTES, "cpu", budget)
+            monkeypatch.setitem(kernel.BUFFER_BYTES, "cpu", budget)
             torch.testing.assert_close(head(hidden.view(7, 1, 6)).view(7, vocab_size), expected)
 
 
@@ -410,6 +444,8 @@ def test_state_survives_saving_and_copying(case: str, tmp_path: Path) -> None:
         (lambda: Softmax(4, 7, dropout=1.5), "dropout"),
         (lambda: Softmax(4, 7, softcap=0.0), "softcap is 0.0; it must be above 0, or None"),
         (lambda: Softmax(4, 7)(torch.zeros(3, 4), torch.zeros(3).long(), z_loss=-1.0), "z_loss is -1.0"),
+        (lambda: Mixtape(4, 7, gate_size=0), "gate_size is 0; it must be at least 1"),
+        (lambda: Softmax(4, 7)(torch.zeros(3, 4), target_probs=torch.ones(3, 2)), "target_probs are given without"),
         (lambda: Softmax(4, 7)(torch.zeros(3, 4), torch.ones(3, 7), count_correct=True), "count_correct is set and"),
         (
             lambda: Softmax(4, 7)(torch.zeros(3, 4), torch.ones(3, 2).long(), target_probs=torch.ones(4, 2)),
@@ -424,6 +460,11 @@ def test_state_survives_saving_and_copying(case: str, tmp_path: Path) -> None:
             r"nn.Embedding\(8, 4\); it must be nn.Embedding\(7, 4\)",
         ),
         (lambda: build_head("mix", 4, 7), "head_type is 'mix'; it must be one of softmax, mos, moc"),
+        (lambda: build_head("softmax", 4, 7, mixtures=3), "mixtures is given, but the head 'softmax' has no such"),
+        (lambda: build_head("mos", 4, 7, mixtures=3, shortlist=3), "shortlist is given, but the head 'mos' has no"),
+        (lambda: build_head("softmax", 4, 7, contexts="tanh"), "contexts is given, but the head 'softmax' has no"),
+        (lambda: build_head("mixtape", 4, 7, mixtures=4), "mixtures is given, but the head 'mixtape' has no"),
+        (lambda: build_head("shortlist", 4, 7, mixtures=3), "shortlist is not given, but the head 'shortlist' needs"),
         (lambda: MixtureOfSoftmaxes(4, 7, 2).usage(torch.zeros(3, 5)), r"hidden has shape \[3, 5\]"),
         (lambda: Softmax(4, 7)(torch.zeros(3, 5)), r"hidden has shape \[3, 5\]; its last dimension must be 4"),
         (lambda: Softmax(4, 7)(torch.zeros(3, 4), torch.zeros(4, dtype=torch.long)), r"targets have shape \[4\]"),
@@ -446,19 +487,19 @@ def test_a_matrix_is_no_embedding() -> None:
 
 
 def run_script(name: str, **environment: str) -> None:
-    command = [sys.executable, str(HERE / name)]
+    command, environment = [sys.executable, "-m", f"tests.heads.{name}"], {"OMP_NUM_THREADS": "1", **environment}
     done = subprocess.run(
-        command, env={**os.environ, "OMP_NUM_THREADS": "1", **environment}, capture_output=True, text=True, check=False
+        command, env={**os.environ, **environment}, cwd=ROOT, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
 
 
 def test_autocast_is_no_worse_than_the_formula() -> None:
-    run_script("autocast_script.py", ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16")
+    run_script("autocast_script", ONEDNN_MAX_CPU_ISA="AVX512_CORE_BF16")
 
 
 def test_two_ddp_processes_get_the_gradients_of_one(tmp_path: Path) -> None:
-    run_script("ddp_script.py", FASTMOS_RENDEZVOUS=str(tmp_path / "rendezvous"))
+    run_script("ddp_script", FASTMOS_RENDEZVOUS=str(tmp_path / "rendezvous"))
 
 
 @pytest.mark.parametrize("embedding_size", [6, 5])

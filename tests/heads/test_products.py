@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -285,3 +286,43 @@ def test_waiting_for_other_processes_does_not_count_in_the_choice() -> None:
 
     alone, interrupted = products._gflops([work, wait_and_work], 2 * 64**3, rounds=3)
     assert min(alone, interrupted) > 2 * 64**3 / 0.02 / 1e9  # faster than the wait alone would allow
+
+
+@needs_setting
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="memory is read from /proc")
+def test_ever_new_sizes_take_no_more_memory() -> None:
+    """Beside a process whose caches are as large as oneDNN makes them."""
+    script = """
+from pathlib import Path
+import torch
+from fastmos.heads import products
+
+def megabytes():
+    return int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0]) / 1024
+
+def multiply(rows):
+    x = torch.randn(rows, 128)
+    y = products.mm(x, weight.t())
+    products.mm(y, weight)
+    products.addmm_(total, y.t(), x)
+
+torch.set_num_threads(1)
+products._choice = products.Choice(1.0, 1e-6, 2.0, 1e-6)  # oneDNN, whatever the machine
+weight, total = torch.randn(512, 128), torch.zeros(512, 128)
+for rows in range(100, 200):
+    multiply(rows)
+    before = megabytes()
+for rows in range(200, 700):
+    multiply(rows)
+print(megabytes() - before)
+"""
+    grown = {}
+    for kept in (None, "1024"):
+        caches = {} if kept is None else {"ONEDNN_PRIMITIVE_CACHE_CAPACITY": kept, "LRU_CACHE_CAPACITY": kept}
+        inherited = {name: value for name, value in os.environ.items() if not name.endswith("CACHE_CAPACITY")}
+        done = subprocess.run(
+            [sys.executable, "-c", script], env=inherited | caches, capture_output=True, text=True, check=True
+        )
+        grown[kept] = float(done.stdout)
+    assert grown["1024"] > 100  # or else nothing is tested here
+    assert grown[None] < grown["1024"] / 3

@@ -8,8 +8,18 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from fastmos.heads import LossOptions, ShortlistMixture, best_shortlist, fused, log_prob_rank, loss, nll_reference
+from fastmos.heads import (
+    LossOptions,
+    SharedTailMixture,
+    ShortlistMixture,
+    best_shortlist,
+    kernel,
+    log_prob_rank,
+    loss,
+    nll_reference,
+)
 
+BOTH = pytest.mark.parametrize("kind_of_head", [ShortlistMixture, SharedTailMixture])
 SHORTLISTS = pytest.mark.parametrize("shortlist", [3, [9, 2, 4], 1, 10, [10]], ids=str)
 
 
@@ -19,19 +29,26 @@ def both_ways(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(loss, "_picks", lambda _: request.param)
 
 
+@BOTH
 @SHORTLISTS
 @pytest.mark.usefixtures("both_ways")
 @pytest.mark.parametrize("kind", ["uniform", "others"])
 @pytest.mark.parametrize("reduction", ["sum", "mean", "none"])
-def test_every_argument(reduction: Any, kind: Any, shortlist: int | list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    head = ShortlistMixture(6, 11, 3, shortlist).double()
+def test_every_argument(
+    reduction: Any,
+    kind: Any,
+    shortlist: int | list[int],
+    kind_of_head: type[ShortlistMixture | SharedTailMixture],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    head = kind_of_head(6, 11, 3, shortlist).double()
     hidden = torch.randn(9, 6, dtype=torch.float64, requires_grad=True)
     inputs = [hidden, *head.parameters()]
     every = torch.arange(2, 11)
     some = every.clone()
     some[1::3] = -1
     for targets, amount, budget in itertools.product([every, some], [0.0, 0.3, 1.0], [1, 2000]):
-        monkeypatch.setitem(fused.BUFFER_BYTES, "cpu", budget)
+        monkeypatch.setitem(kernel.BUFFER_BYTES, "cpu", budget)
         options = LossOptions(-1, amount, kind, reduction, count_correct=True)
         output, plain = head.loss(hidden, targets, options), nll_reference(head(hidden), targets, options)
         for name in ("loss", "nll", "tokens", "correct"):
@@ -69,14 +86,18 @@ def test_ids_are_the_same_head_with_tokens_renumbered() -> None:
     torch.testing.assert_close(by_size(hidden, by_ids.shortlist.places[targets]).nll, by_ids(hidden, targets).nll)
 
 
+@BOTH
 @pytest.mark.parametrize("targets", [[0, 1, 2, 0], [3, 10, 7, 5], [-100] * 4], ids=["listed", "tail", "none"])
-def test_all_parameters_get_gradients_whatever_the_targets(targets: list[int]) -> None:
+def test_all_parameters_get_gradients_whatever_the_targets(
+    targets: list[int], kind_of_head: type[ShortlistMixture | SharedTailMixture]
+) -> None:
     """Or `DistributedDataParallel` would wait for those that are missing."""
-    head = ShortlistMixture(6, 11, 3, 3)
+    head = kind_of_head(6, 11, 3, 3)
     head(torch.randn(4, 6), torch.tensor(targets)).loss.backward()
     assert all(one.grad is not None for one in head.parameters())
     assert head.tail_latent.weight.grad is not None
-    assert bool(head.tail_latent.weight.grad.any()) == (max(targets) >= 3)
+    first = 3 if kind_of_head is ShortlistMixture else 0  # a shared tail is in the sum of every token
+    assert bool(head.tail_latent.weight.grad.any()) == (max(targets) >= first)
 
 
 def test_starts_near_the_uniform_distribution() -> None:
@@ -144,6 +165,9 @@ def test_best_shortlist_by_trying_all(price: float | None) -> None:
         ([], "the shortlist has 0 tokens"),
         ([3, 11], r"the shortlist holds 3 to 11; its tokens must lie in 0\.\.10"),
         ([-1, 3], "the shortlist holds -1 to 3"),
+        ("three", "the shortlist is 'three'; it must be a number of tokens, or a list of ids"),
+        (3.5, r"the shortlist has shape \[\]; it must be a number of tokens, or a list of ids"),
+        ([[3, 4]], r"the shortlist has shape \[1, 2\]"),
         ([3, 4, 3], "the shortlist names a token twice"),
     ],
     ids=str,
@@ -157,3 +181,8 @@ def test_bad_shortlists_are_named(shortlist: Any, said: str) -> None:
 def test_counts_of_nothing_are_refused(counts: list[int]) -> None:
     with pytest.raises(ValueError, match="counts hold"):
         best_shortlist(counts, 3)
+
+
+def test_a_shortlist_for_no_mixtures_is_refused() -> None:
+    with pytest.raises(ValueError, match="mixtures is 0; it must be at least 1"):
+        best_shortlist([3, 2, 1], 0)

@@ -11,6 +11,7 @@ import torch
 
 from fastmos.checkpoints import read_tensors, write_tensors
 from fastmos.errors import InputError
+from fastmos.inference.inside import explain
 from fastmos.inference.run import Run, average, load
 from fastmos.run_folder import RunFolder
 from fastmos.tokenizers import WordTokenizer, load_tokenizer
@@ -152,6 +153,23 @@ def test_samples_depend_on_the_seed_alone(language_model: Run) -> None:
     assert made[0] == made[1] != made[2]
     assert len(made[0]) == 5
     assert len(set(language_model.sample(5, temperature=1e-4))) == 1  # always the likeliest token
+
+
+@pytest.mark.parametrize("prompt", ["", "1", "1 2 3"])
+def test_a_prompt_is_continued_token_by_token(prompt: str, language_model: Run) -> None:
+    """At a low temperature with the likeliest token, as the whole text at once says."""
+    (made,) = language_model.sample(1, temperature=1e-4, prompt=prompt)
+    tokens, eos = language_model.target.encode(prompt), language_model.target.eos
+    for token in [*language_model.target.encode(made), eos][: language_model.config.search.max_length]:
+        (found,) = explain(language_model, [tokens])
+        assert found.choices[-1].mixture[0][0] == language_model.target.id_to_token(token)
+        tokens.append(token)
+
+
+def test_samples_of_a_prompt_depend_on_both(language_model: Run) -> None:
+    first = language_model.sample(20, prompt="7 8", seed=1)
+    assert first == language_model.sample(20, prompt="7 8", seed=1)
+    assert first not in (language_model.sample(20, seed=1), language_model.sample(20, prompt="7 8", seed=2))
 
 
 def test_lines_and_a_split_are_evaluated_alike(translator: Run, trained: Path) -> None:
@@ -301,3 +319,25 @@ def test_more_is_asked_for_than_one_text_each(translator: Run) -> None:
     found = translator.translate(["3 1 2"], nbest=3, beam_size=3)[0]
     assert len(found) == 3
     assert [best.score for best in found] == sorted((best.score for best in found), reverse=True)
+
+
+# ---- int8
+
+
+def test_int8_writes_what_all_bits_write_and_scores_with_all_bits(translator: Run, trained: Path) -> None:
+    run = load(trained / "run", "cpu", int8=True)
+    assert run.searched is not run.model
+    assert run.translate(LINES) == translator.translate(LINES)
+    targets = translator.translate(LINES)
+    assert run.score(LINES, targets) == translator.score(LINES, targets)
+    ours, theirs = run.evaluate("test"), translator.evaluate("test")
+    assert ours.likelihood == theirs.likelihood
+    assert ours.outputs is not None and theirs.outputs is not None
+    same = sum(one == other for one, other in zip(ours.outputs, theirs.outputs, strict=True))
+    assert same >= 0.9 * len(theirs.outputs)
+
+
+def test_int8_is_refused_where_there_is_none(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fastmos.models.generator.can_pack", lambda: False)
+    with pytest.raises(InputError, match="int8 is for models of float32 on a CPU"):
+        load(trained / "run", "cpu", int8=True)

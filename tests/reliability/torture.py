@@ -41,7 +41,7 @@ def prepare(folder: Path) -> None:
     from fastmos.samples.scenes import write_scenes
     from fastmos.vision.backbones import load_backbone
     from fastmos.vision.extraction import extract
-    from tests.tasks.test_captioning import tiny as tiny_captioning
+    from tests.tasks.captioner import tiny_captioner
 
     write_digits(folder)
     transformer = {"model": {"type": "transformer", "hidden_size": 8, "num_heads": 2, "ffn_size": 8}}
@@ -56,7 +56,7 @@ def prepare(folder: Path) -> None:
     scenes = folder / "scenes"
     write_scenes(scenes, train=60, valid=10, test=10)
     extract(scenes, scenes / "f.safetensors", load_backbone("color-grid"))
-    (scenes / "captioning.yaml").write_text(write_config(tiny_captioning(save_every=3)))
+    (scenes / "captioning.yaml").write_text(write_config(tiny_captioner(save_every=3)))
     (folder / "photos").mkdir()
     for number in range(60):
         Image.effect_noise((96, 96), number % 100 + 1).save(folder / "photos" / f"{number}.png")

@@ -1,5 +1,6 @@
 """The tables as Markdown."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from fastmos.report.markdown import markdown
@@ -26,6 +27,13 @@ def test_the_tables_as_markdown() -> None:
         "| 15 softmaxes | 33.20 ± 0.15 (2) |",
     ):
         assert line in text.splitlines(), line
+
+
+def test_figures_of_another_corpus_say_so_in_the_head_of_their_column() -> None:
+    overall, _ = made.tables()
+    for ours, head in (("Multi30k", "|  | size | BLEU, Multi30k | paper, IWSLT'14 |"), ("IWSLT'14", "BLEU | paper |")):
+        text = markdown([replace(overall, corpus=ours, paper_corpus="IWSLT'14")], [])
+        assert any(line.endswith(head) for line in text.splitlines()), head
 
 
 def test_markdown_keeps_words_as_they_are() -> None:

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 
 from fastmos.errors import InputError
 from fastmos.files import write_json
+from fastmos.report.figures import mixtures_figures
 from fastmos.report.page import in_order, page, write_report
 from fastmos.reproduce.records import read_result, read_results
 from fastmos.reproduce.suites import suite_tables
@@ -58,6 +60,21 @@ def test_a_full_page_shows_every_part(full: str) -> None:
     ):
         assert words in shown.text, words
     assert shown.tags.count("figure") >= 12
+
+
+def test_single_runs_are_points_with_the_spread_of_others() -> None:
+    """A line through them would show a course that another seed may not have."""
+    _, table = made.tables()
+    (whole,) = mixtures_figures([table], [], {})
+    lines = [
+        replace(line, ours={"BLEU": replace(line.ours["BLEU"], spread=None, count=1)}) if line.softmaxes > 1 else line
+        for line in table.lines
+    ]
+    (points,) = mixtures_figures([replace(table, lines=lines)], [], {})
+    joined = re.compile(r'd="M[\d. ]+L')
+    assert joined.search(whole) and not joined.search(points)
+    assert points.count("<circle") == len(lines) == points.count("± 0.15")
+    assert "with one seed the largest that is known here" in points and "with one seed" not in whole
 
 
 def test_runs_come_first_where_there_are_no_tables() -> None:
@@ -224,7 +241,7 @@ def test_records_that_were_changed_by_hand_spoil_no_page(kind: str, odd: Any, tm
 
 
 def test_an_empty_folder_and_a_missing_file_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no results there"):
+    with pytest.raises(InputError, match="no runs and no results there; fastmos train makes run folders"):
         write_report([tmp_path], tmp_path / "report.html")
     with pytest.raises(InputError, match="no such file"):
         write_report([tmp_path / "none.json"], tmp_path / "report.html")

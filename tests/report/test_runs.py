@@ -9,7 +9,7 @@ import pytest
 from fastmos.errors import InputError
 from fastmos.files import read_lines
 from fastmos.report.page import write_report
-from fastmos.report.runs import list_runs, run_folders, run_record_of, texts_of, unique_names
+from fastmos.report.runs import list_runs, losses, run_folders, run_record_of, texts_of, unique_names
 from tests.report.parsed import Page
 
 
@@ -62,6 +62,13 @@ def test_a_run_folder_as_a_result(runs: Path) -> None:
     assert record["outputs"]["reference"] == list(read_lines(folder / "valid.b"))
     step = f"step-{best['step']:08d}.txt"
     assert record["outputs"]["valid"] == list(read_lines(runs / "long" / "validation" / step))
+
+
+def test_losses_of_a_few_steps_are_left_out() -> None:
+    log = [{"step": step, "epoch": 0, "loss": 1.0, "more": 2} for step in (50, 100, 102, 150, 175, 180)]
+    assert [row["step"] for row in losses([{"step": 0, "about": {}}, *log], 50)] == [50, 100, 150, 175]
+    assert losses(log[:1], 50) == [{"step": 50, "epoch": 0, "loss": 1.0}]
+    assert [row["step"] for row in losses(log, 1000)] == [50, 100, 102, 150, 175, 180]  # there is nothing better
 
 
 def test_a_page_of_runs_shows_curves_scores_and_samples(runs: Path, tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """What is measured by the plain formula and fused is the same loss."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -9,11 +11,18 @@ from fastmos.tokenizers import PAD
 
 
 @pytest.mark.parametrize(
-    ("kind", "mixtures"), [("softmax", 1), ("mos", 3), ("moc", 3), ("shortlist", 3), ("mixtape", 4)]
+    ("kind", "options"),
+    [
+        ("softmax", {}),
+        ("mos", {"mixtures": 3}),
+        ("moc", {"mixtures": 3}),
+        ("shortlist", {"mixtures": 3, "shortlist": 4}),
+        ("mixtape", {"shortlist": 4}),
+    ],
 )
-def test_plain_and_fused_are_one_loss(kind: str, mixtures: int) -> None:
+def test_plain_and_fused_are_one_loss(kind: str, options: dict[str, Any]) -> None:
     torch.manual_seed(0)
-    head = build_head(kind, 8, 11, mixtures=mixtures, shortlist=4).double()
+    head = build_head(kind, 8, 11, **options).double()
     hidden = torch.randn(2, 5, 8, dtype=torch.float64)
     targets = torch.tensor([[1, 2, 3, 4, 5], [6, 10, PAD, PAD, PAD]])
     plain, fused = plain_loss(head, hidden, targets), head(hidden, targets, ignore_index=PAD).loss

@@ -41,7 +41,7 @@ def test_what_is_no_result_is_refused(tmp_path: Path, content: str, sentence: st
     (tmp_path / "a.json").write_text(content, "utf-8")
     with pytest.raises(InputError, match=sentence):
         read_result(tmp_path / "a.json")
-    with pytest.raises(InputError, match=f"no results there; left out .*{sentence}"):
+    with pytest.raises(InputError, match=f"no runs and no results there; left out .*{sentence}"):
         read_results([tmp_path])
 
 

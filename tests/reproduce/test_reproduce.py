@@ -20,6 +20,7 @@ from fastmos.inference.contexts import log_prob_batches
 from fastmos.inference.inside import look_inside
 from fastmos.inference.run import average, load
 from fastmos.reproduce import cost, prepare, reproduce, scales
+from fastmos.reproduce.decoding import decoding_record
 from fastmos.reproduce.plans import plan
 from fastmos.reproduce.scales import MAIN, SCALES, Base, Scale
 from fastmos.reproduce.suites import OVERALL, RANK, SUITES
@@ -53,7 +54,9 @@ def tiny_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scales, "configs_folder", lambda: configs)
     monkeypatch.setattr(prepare, "SAMPLE", {"pairs": 150, "valid": 6, "test": 6})
     monkeypatch.setitem(
-        SCALES, "sample", replace(SCALES["sample"], words=200, vocab_sizes=(100, 60, 40), wide=10, learning=TINY)
+        SCALES,
+        "sample",
+        replace(SCALES["sample"], words=200, vocab_sizes=(100, 60, 40), wide={"bpe softmax": 10}, learning=TINY),
     )
     monkeypatch.chdir(tmp_path)
 
@@ -156,7 +159,9 @@ def test_captions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytes
     (tmp_path / "configs" / "scenes.yaml").write_text(
         text.replace("data/", "../data/").replace(" features.", " ../features."), "utf-8"
     )
-    scale = Scale("scenes", "captioning", {MAIN: Base("scenes.yaml")}, "drawings", 50, (48, 30, 20), learning=TINY)
+    scale = Scale(
+        "scenes", "captioning", "drawings", {MAIN: Base("scenes.yaml")}, "drawings", 50, (48, 30, 20), learning=TINY
+    )
     monkeypatch.setitem(SCALES, "scenes", scale)
     with pytest.warns(UserWarning, match="no java on PATH"):
         reproduce.reproduce("overall", "scenes")
@@ -202,6 +207,46 @@ def test_ranks_of_softmaxes_and_mixtures(capsys: pytest.CaptureFixture[str]) -> 
         assert sum(row) == pytest.approx(1.0, abs=1e-2)
 
 
+def test_decoding_is_timed_for_all_rows_and_needs_their_weights() -> None:
+    reproduce.reproduce("overall", "sample", only="Baseline")
+    scale = SCALES["sample"]
+    one = plan(OVERALL.rows[0], scale)
+    found = decoding_record([one], scale, Path("runs"))
+    assert found["kind"] == "decoding" and found["batch"]["sentences"] == 6 and found["batch"]["beam_size"] == 2
+    assert [row["run"] for row in found["rows"]] == [one.id] and found["rows"][0]["ms"] > 0
+    shutil.rmtree(Path("runs", one.id))
+    with pytest.raises(InputError, match=f"needs weights that are not in runs: delete .*{one.id}.json"):
+        decoding_record([one], scale, Path("runs"))
+
+
+def test_tables_are_learned_as_the_paper_did_where_a_row_says_so() -> None:
+    row = next(row for row in SUITES["tables"].rows if row.tokenizer == "hybrid-half")
+    scale = SCALES["sample"]
+    table = plan(row, scale).table
+    assert table is not None
+    prepare.prepare_text(scale, Path("runs"))
+    prepare.prepare_table(table, Path("runs"), Path("nowhere"))
+    about = read_json(Path("runs", table.path).with_suffix(".learning") / "about.json")
+    assert about["neighbors"] is False and about["method"] == "half"
+
+
+@pytest.mark.parametrize("folder", [None, "empty"])
+def test_a_scale_without_its_text_is_refused_once(
+    folder: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(scales, "configs_folder", configs_folder)
+    monkeypatch.delenv("FASTMOS_DATA", raising=False)
+    if folder is not None:
+        monkeypatch.setenv("FASTMOS_DATA", folder)
+    with pytest.raises(InputError, match=r"\d+ of these failed, for the reasons given above"):
+        reproduce.reproduce("all", "multi30k")
+    said = capsys.readouterr().err
+    why = "the environment has no FASTMOS_DATA" if folder is None else "train.de.gz: no such file"
+    assert said.count(why) == 1 and said.count("\n") == 1
+    assert said.startswith("the scale multi30k cannot be trained: ")
+    assert not Path("runs").exists()
+
+
 def test_costs_are_those_of_all_rows(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(measure, "extra_memory", lambda prepared, *given: prepared(*given) and 2_000_000)
     monkeypatch.setattr(cost, "ROUNDS", 1)
@@ -217,7 +262,16 @@ def test_costs_are_those_of_all_rows(monkeypatch: pytest.MonkeyPatch, capsys: py
 def test_listing_trains_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     reproduce.reproduce("all", "sample", show=True)
     said = capsys.readouterr().out
-    assert len(re.findall("^to do", said, re.MULTILINE)) == 24 + 4 + 2  # runs, tables, costs and ranks
+    measured = re.findall("^to do  ([a-z]+)-", said, re.MULTILINE)
+    assert {name: measured.count(name) for name in measured} == {
+        "table": 6,
+        "cost": 1,
+        "rank": 2,
+        "decoding": 1,
+        "gradient": 1,
+        "coherence": 1,
+    }
+    assert len(re.findall("^to do", said, re.MULTILINE)) == 26 + len(measured)  # and runs
     assert not Path("runs").exists() and not Path("results").exists()
 
 
@@ -230,7 +284,7 @@ def test_all_suites_can_be_listed_at_every_scale(
     said = capsys.readouterr().out
     assert "done" not in said and said.count("\nto do") >= 7
     measured = re.findall(r"^to do  (cost|rank)-", said, re.MULTILINE)
-    assert len(measured) == {"paper": 3, "flickr8k": 1, "coco": 1, "wmt14": 0}.get(scale, 2)
+    assert len(measured) == {"paper": 4, "flickr8k": 1, "coco": 1, "wmt14": 0}.get(scale, 3)
 
 
 def test_only_some_scales_may_have_a_row(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

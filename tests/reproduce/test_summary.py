@@ -8,7 +8,7 @@ import pytest
 from fastmos.reproduce.plans import Row, plan
 from fastmos.reproduce.scales import SCALES, Scale
 from fastmos.reproduce.suites import HEADS, MIXTURES, OVERALL, SUITES, WMT, suite_tables
-from fastmos.reproduce.summary import Cell, shown
+from fastmos.reproduce.summary import Cell, shown, table_text
 
 SCALE = SCALES["multi30k"]
 
@@ -45,6 +45,12 @@ def test_mean_spread_significance_and_what_is_missing() -> None:
     assert "Multi30k" in table.differs
 
 
+def test_the_sides_of_a_table_are_called_by_their_corpora_where_those_differ() -> None:
+    text = table_text(OVERALL.table(SCALE, [record(OVERALL.rows[0], 1, 30.0)]))
+    assert "ours, Multi30k" in text and "paper, IWSLT'14" in text
+    assert OVERALL.table(SCALES["iwslt14"], []).sides == ("ours", "paper")
+
+
 def test_mixed_contexts_are_one_softmax() -> None:
     lines = HEADS.table(SCALE, [record(row, 1, 30.0) for row in HEADS.rows]).lines
     softmaxes = [1, 1, 1, 3, 9, 9, 9, 4]
@@ -59,6 +65,14 @@ def test_rows_are_compared_with_the_first_of_their_language_and_size() -> None:
     for line, row in zip(lines, WMT.rows, strict=True):
         p = line.ours["BLEU"].p
         assert p is None if row.mixtures == 1 else p is not None and p < 0.01
+
+
+def test_transformers_say_how_they_differ_and_what_the_paper_found() -> None:
+    for name, column in (("multi30k", "BLEU"), ("msctd", "BLEU"), ("wmt14", "compound BLEU")):
+        table = WMT.table(SCALES[name], [])
+        assert table.lines[0].paper == {column: "27.4"} and table.lines[3].paper == {column: "29.6"}
+        assert table.paper_corpus == "WMT'14" and "LSTM" not in table.differs and "six epochs" not in table.differs
+        assert ("three layers" in table.differs) == (name != "wmt14")
 
 
 def test_mixtures_in_use_are_those_of_the_best_weights() -> None:
@@ -130,11 +144,17 @@ def test_words_are_rows_of_the_learned_table() -> None:
     assert one.table is not None
     words = [[f"w{row}-{column}" if column < 9 else None for column in range(12)] for row in range(30)]
     table = {"kind": "table", "scale": "multi30k", "id": one.table.id, "name": "the table", "table": words}
-    found = SUITES["words"].table(SCALE, [table]).lines
+    assert SUITES["words"].table(SCALE, [table]).missing == ["similarity of words"]
+    alike = [[27 - 3 * row, 0.9 - row / 100] for row in range(9)] + [[0, 0.5], [1, 0.4]]
+    figures = {"mean": 0.2, "random_mean": 0.1, "random_best": 0.3}
+    measured = {"kind": "coherence", "scale": "multi30k", "rows": [{"run": one.id, "rows": alike, **figures}]}
+    found = SUITES["words"].table(SCALE, [table, measured]).lines
     assert [line.name for line in found if not line.run] == [f"paper, row {row}" for row in (45, 48, 54, 91, 93)]
     lines = [line for line in found if line.run == "the table"]
-    assert len(lines) == 10
-    assert lines[1].name == "ours, row 3" and (lines[1].ours["words"].text or "").startswith("w3-0 w3-1 ")
+    assert len(lines) == 10 + 3
+    assert lines[1].name == "ours, row 24" and (lines[1].ours["words"].text or "").startswith("w24-0 w24-1 ")
+    assert lines[1].ours["similarity"] == Cell(0.89)
+    assert [line.ours["similarity"].mean for line in lines[10:]] == [0.2, 0.3, 0.1]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """What all tasks share: tokenizers of every type, the shortlist of a head, and models of every body and head."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,16 @@ LINES = ["Ten small cats", "ten SMALL cats sleep", "cats"]
 def text(tmp_path: Path) -> Path:
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in LINES))
     return tmp_path / "text"
+
+
+def test_a_missing_package_for_the_log_is_refused_before_any_work(
+    digits: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    task = build_task(tiny(training={"log_to": "wandb"}), digits, RunFolder(digits / "run"))
+    with pytest.raises(InputError, match=r"training\.log_to wandb needs the package wandb; pip install it"):
+        task.check()
+    assert not (digits / "run").exists()
 
 
 # ---- tokenizers

@@ -4,10 +4,7 @@ import dataclasses
 import io
 import json
 import math
-import os
 import shutil
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,77 +14,29 @@ import torch
 from PIL import Image
 
 import fastmos
-from fastmos import cli, experiment
+from fastmos import experiment
 from fastmos.checkpoints import read_tensors
-from fastmos.config import Config, changed, parse_config
-from fastmos.demos import captioning as caption_demo
+from fastmos.config import changed, parse_config
 from fastmos.errors import InputError
 from fastmos.inference.run import Run, average, load
 from fastmos.run_folder import RunFolder
-from fastmos.samples.scenes import write_scenes
 from fastmos.tasks import build_task
 from fastmos.tasks.captioning import CaptionEvaluation
 from fastmos.vision.backbones import load_backbone
 from fastmos.vision.extraction import extract
 from fastmos.vision.features import Features, FeatureSource, read_features, write_features
+from tests.tasks.captioner import tiny_captioner, without_java
 
 needs_java = pytest.mark.skipif(shutil.which("java") is None, reason="no java on PATH")
 pytestmark = pytest.mark.filterwarnings("ignore:no java on PATH")
-
-
-def tiny(**training: Any) -> Config:
-    splits = {split: {"source": f"{split}.txt", "target": "captions.txt"} for split in ("train", "valid", "test")}
-    return parse_config(
-        {
-            "task": "captioning",
-            "data": {**splits, "features": "f.safetensors"},
-            "tokenizers": {"target": {"type": "words", "vocab_size": 60}},
-            "model": {"hidden_size": 12, "dropout": 0.1},
-            "head": {"mixtures": 2},
-            "training": {
-                "batch_size": 16,
-                "max_epochs": 2,
-                "early_stopping_metric": "nll",
-                "log_every": 3,
-                "learning_rate": 0.01,
-                "keep_last": 2,
-                **training,
-            },
-            "search": {"beam_size": 2, "max_length": 8},
-        },
-        "test",
-    )
-
-
-def without_java(patch: pytest.MonkeyPatch) -> None:
-    """Starting Java takes a second, and most tests need no figure of captions."""
-    which = shutil.which
-    patch.setattr(shutil, "which", lambda name: None if name == "java" else which(name))
-
-
-@pytest.fixture(scope="module")
-def scenes(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("scenes")
-    write_scenes(folder, train=16, valid=4, test=3)
-    extract(folder / "images", folder / "f.safetensors", load_backbone("color-grid"))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def trained(scenes: Path) -> Iterator[Path]:
-    """A run of two epochs."""
-    with pytest.MonkeyPatch.context() as patch:
-        without_java(patch)
-        experiment.train(tiny(), scenes, scenes / "run")
-    yield scenes / "run"
 
 
 def pictures(scenes: Path) -> list[Image.Image]:
     return [Image.open(path) for path in sorted((scenes / "images").iterdir())[:3]]
 
 
-def test_a_run_captions_images(trained: Path, scenes: Path) -> None:
-    run: Run = fastmos.load(trained)
+def test_a_run_captions_images(captioner: Path, scenes: Path) -> None:
+    run: Run = fastmos.load(captioner)
     captions = run.caption(pictures(scenes))
     assert len(captions) == 3  # after two epochs, one may be empty
     several = run.caption(pictures(scenes), nbest=2)
@@ -114,7 +63,7 @@ def test_it_looks_at_the_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for split in ("train", "valid", "test"):
         (tmp_path / f"{split}.txt").write_text("".join(f"{number:02d}.png\n" for number in range(32)))
     extract(tmp_path / "images", tmp_path / "f.safetensors", load_backbone("color-grid"))
-    config = tiny(batch_size=8, max_epochs=90, validate_every=360, learning_rate=0.01, log_every=90)
+    config = tiny_captioner(batch_size=8, max_epochs=90, validate_every=360, learning_rate=0.01, log_every=90)
     config = config.model_copy(update={"model": config.model.model_copy(update={"hidden_size": 24, "dropout": 0.0})})
     experiment.train(config, tmp_path, tmp_path / "run")
     found = load(tmp_path / "run").evaluate("test")
@@ -123,9 +72,9 @@ def test_it_looks_at_the_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert found.outputs is not None and len(set(found.outputs)) >= 3
 
 
-def test_a_run_is_evaluated_by_split(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_evaluated_by_split(captioner: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_java(monkeypatch)
-    run = load(trained)
+    run = load(captioner)
     for split, images in (("valid", 4), ("test", 3)):
         found = run.evaluate(split)  # type: ignore[arg-type]
         assert isinstance(found, CaptionEvaluation) and found.outputs is not None and found.caption_scores is not None
@@ -137,7 +86,7 @@ def test_a_run_is_evaluated_by_split(trained: Path, monkeypatch: pytest.MonkeyPa
 
 @needs_java
 def test_the_best_weights_by_cider(scenes: Path, tmp_path: Path) -> None:
-    experiment.train(tiny(early_stopping_metric="cider", max_epochs=1), scenes, tmp_path / "run")
+    experiment.train(tiny_captioner(early_stopping_metric="cider", max_epochs=1), scenes, tmp_path / "run")
     last = json.loads((tmp_path / "run" / "log.jsonl").read_text().splitlines()[-1])
     _, notes = read_tensors(tmp_path / "run" / "model.safetensors")
     assert notes["value"] == pytest.approx(100 * last["cider"])
@@ -145,29 +94,29 @@ def test_the_best_weights_by_cider(scenes: Path, tmp_path: Path) -> None:
     assert len((tmp_path / "run" / "validation" / "step-00000005.txt").read_text().splitlines()) == 4
 
 
-def test_a_measure_that_needs_java_is_refused_without(
+def test_a_metric_that_needs_java_is_refused_without(
     scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_java(monkeypatch)
     with pytest.raises(InputError, match=r"training\.early_stopping_metric cider needs java"):
-        experiment.train(tiny(early_stopping_metric="cider"), scenes, tmp_path / "run")
+        experiment.train(tiny_captioner(early_stopping_metric="cider"), scenes, tmp_path / "run")
 
 
 def test_an_interrupted_run_ends_with_the_same_weights(
-    trained: Path, scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    captioner: Path, scenes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     without_java(monkeypatch)
-    experiment.train(tiny(max_epochs=1), scenes, tmp_path / "run")
-    experiment.train(tiny(max_epochs=2), scenes, tmp_path / "run")
-    ours, theirs = (read_tensors(folder / "state.safetensors")[0] for folder in (tmp_path / "run", trained))
+    experiment.train(tiny_captioner(max_epochs=1), scenes, tmp_path / "run")
+    experiment.train(tiny_captioner(max_epochs=2), scenes, tmp_path / "run")
+    ours, theirs = (read_tensors(folder / "state.safetensors")[0] for folder in (tmp_path / "run", captioner))
     assert ours.keys() == theirs.keys()
     assert all((ours[name] == theirs[name]).all() for name in ours)
 
 
-def test_other_features_are_refused(trained: Path, scenes: Path, tmp_path: Path) -> None:
-    about = json.loads((trained / "features.json").read_text())
+def test_other_features_are_refused(captioner: Path, scenes: Path, tmp_path: Path) -> None:
+    about = json.loads((captioner / "features.json").read_text())
     assert FeatureSource(**about["source"]) == load_backbone("color-grid").source
-    shutil.copytree(trained, tmp_path / "other")
+    shutil.copytree(captioner, tmp_path / "other")
     about["source"]["weights"] = "other"
     (tmp_path / "other" / "features.json").write_text(json.dumps(about))
     with pytest.raises(InputError, match="features of weights"):
@@ -175,34 +124,34 @@ def test_other_features_are_refused(trained: Path, scenes: Path, tmp_path: Path)
 
     for name in ("train.txt", "valid.txt", "test.txt", "captions.txt"):
         shutil.copy(scenes / name, tmp_path)
-    shutil.copytree(trained, tmp_path / "run")
+    shutil.copytree(captioner, tmp_path / "run")
     features = read_features(scenes / "f.safetensors")
     write_features(tmp_path / "f.safetensors", Features(features.names, features.values, FeatureSource("another")))
     with pytest.raises(
         InputError, match="features of backbone another, but the run was trained on those of color-grid"
     ):
-        experiment.train(tiny(), tmp_path, tmp_path / "run")
+        experiment.train(tiny_captioner(), tmp_path, tmp_path / "run")
     moved = json.loads((tmp_path / "run" / "run.json").read_text())
     (tmp_path / "run" / "run.json").write_text(json.dumps({**moved, "base": str(tmp_path)}))
     with pytest.raises(InputError, match="features of backbone another"):
         load(tmp_path / "run").evaluate("test")
     write_features(tmp_path / "f.safetensors", Features(features.names, features.values * 2, features.source))
     with pytest.raises(InputError, match="the training or validation data has changed"):
-        experiment.train(tiny(max_epochs=3), tmp_path, tmp_path / "run")
-    assert (tmp_path / "run" / "config.yaml").read_bytes() == (trained / "config.yaml").read_bytes()
+        experiment.train(tiny_captioner(max_epochs=3), tmp_path, tmp_path / "run")
+    assert (tmp_path / "run" / "config.yaml").read_bytes() == (captioner / "config.yaml").read_bytes()
 
 
 def test_splits_must_be_told_apart(scenes: Path, tmp_path: Path) -> None:
     """A token file knows no splits: without lists of images all would be the same."""
-    values = tiny().model_dump(mode="json")
+    values = tiny_captioner().model_dump(mode="json")
     for split in ("train", "valid"):
         values["data"][split]["source"] = ""
     with pytest.raises(InputError, match="would be all of train and of valid; list the images of each"):
         experiment.train(parse_config(values, "test"), scenes, tmp_path / "run")
 
 
-def test_what_is_no_image_is_refused(trained: Path, scenes: Path) -> None:
-    run = load(trained)
+def test_what_is_no_image_is_refused(captioner: Path, scenes: Path) -> None:
+    run = load(captioner)
     stream = io.BytesIO()
     Image.effect_noise((64, 64), 50).save(stream, "PNG")
     half = Image.open(io.BytesIO(stream.getvalue()[:2000]))
@@ -219,9 +168,9 @@ def test_what_is_no_image_is_refused(trained: Path, scenes: Path) -> None:
             run.caption_features(torch.full(shape, value))
 
 
-def test_captions_in_the_form_of_coco(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_captions_in_the_form_of_coco(captioner: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     without_java(monkeypatch)
-    found = load(trained).evaluate("test")
+    found = load(captioner).evaluate("test")
     assert isinstance(found, CaptionEvaluation)
     names = ["val2014/COCO_val2014_000000391895.jpg", "000000000139.jpg", "1000268201_693b08cb0e.jpg"]
     dataclasses.replace(found, names=names, outputs=["a", "b", "c"]).write_outputs(tmp_path / "captions.json")
@@ -230,13 +179,13 @@ def test_captions_in_the_form_of_coco(trained: Path, tmp_path: Path, monkeypatch
     assert [one["caption"] for one in results] == ["a", "b", "c"]
 
 
-def test_averaged_checkpoints_caption_too(trained: Path, scenes: Path, tmp_path: Path) -> None:
-    average(trained, tmp_path / "mean", last=2)
+def test_averaged_checkpoints_caption_too(captioner: Path, scenes: Path, tmp_path: Path) -> None:
+    average(captioner, tmp_path / "mean", last=2)
     assert len(load(tmp_path / "mean").caption(pictures(scenes))) == 3
 
 
-def test_what_a_captioner_does_not_do(trained: Path) -> None:
-    run = load(trained)
+def test_what_a_captioner_does_not_do(captioner: Path) -> None:
+    run = load(captioner)
     with pytest.raises(InputError, match="trained for captioning and cannot translate; see fastmos caption"):
         run.translate(["x"])
     with pytest.raises(InputError, match="cannot score text"):
@@ -255,85 +204,6 @@ def test_what_a_captioner_does_not_do(trained: Path) -> None:
     ],
 )
 def test_unusable_configs_are_refused(change: dict[str, Any], said: str) -> None:
-    config = changed(tiny(), change)
+    config = changed(tiny_captioner(), change)
     with pytest.raises(InputError, match=said):
         build_task(config, Path(), RunFolder(Path("run"))).check()
-
-
-# ---- commands
-
-
-def fastmos_says(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
-    monkeypatch.setattr(sys, "argv", ["fastmos", *map(str, words)])
-    try:
-        cli.main()
-    except SystemExit as ended:
-        return int(ended.code or 0)
-    return 0
-
-
-def test_the_caption_command(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    photos = tmp_path / "photos & <more>"
-    photos.mkdir()
-    for name in ("a.png", "b.png"):
-        Image.new("RGB", (30, 20), "red").save(photos / name)
-    sheet = tmp_path / "sheet.html"
-    assert fastmos_says(monkeypatch, "caption", trained, photos, "--nbest", 2, "--beam-size", 3, "--html", sheet) == 0
-    lines = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
-    assert [path for path, _ in lines] == [str(photos / name) for name in ("a.png", "a.png", "b.png", "b.png")]
-    page = sheet.read_text()
-    assert page.count("data:image/jpeg;base64,") == 2 and all(text in page for _, text in lines)
-
-    for name in ("tab\tname.png", os.fsdecode(b"bad\xff.png")):  # still a line each, and on the sheet
-        Image.new("RGB", (30, 20), "red").save(tmp_path / name)
-        assert fastmos_says(monkeypatch, "caption", trained, tmp_path / name, "--html", sheet) == 0
-        assert capsys.readouterr().out.count("\t") == 1 and sheet.read_text().count("<img") == 1
-    assert fastmos_says(monkeypatch, "caption", trained, photos / "a.png", "--html", photos / "a.png") == 2
-    assert "is read, and would be replaced" in capsys.readouterr().err
-
-    (photos / "aa.png").write_bytes(b"broken")
-    assert fastmos_says(monkeypatch, "caption", trained, photos / "aa.png", photos / "b.png", photos / "none.png") == 2
-    said = capsys.readouterr()
-    assert [line.split("\t")[0] for line in said.out.splitlines()] == [str(photos / "b.png")]
-    assert "aa.png: not an image" in said.err and "none.png: no such file" in said.err
-    assert "2 of 3 images could not be captioned" in said.err
-
-
-def test_the_features_command(
-    tmp_path: Path, scenes: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "out.safetensors"
-    assert fastmos_says(monkeypatch, "features", scenes / "images", "-o", output, "--backbone", "color-grid") == 0
-    assert capsys.readouterr().out == f"{output}: features of 23 images\n"
-    assert (read_features(output).values == read_features(scenes / "f.safetensors").values).all()
-
-
-def test_the_evaluate_command(
-    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    without_java(monkeypatch)
-    output = tmp_path / "captions.txt"
-    assert fastmos_says(monkeypatch, "evaluate", trained, "--split", "valid", "--json", "--output", output) == 0
-    record = json.loads(capsys.readouterr().out)
-    assert record["meteor"] is None and record["captions"] == 4
-    captions = json.loads(output.read_text())
-    assert [sorted(one) for one in captions] == [["caption", "image_id"]] * 4
-    assert fastmos_says(monkeypatch, "evaluate", trained, "--reference", output) == 2
-    assert fastmos_says(monkeypatch, "translate", trained) == 2
-    assert "cannot translate; see fastmos caption" in capsys.readouterr().err
-
-
-def test_the_demo_in_small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    without_java(monkeypatch)
-    monkeypatch.setattr(caption_demo, "NEW", 2)
-    size = caption_demo.Size(train=12, held_out=2, epochs=1, hidden_size=8, mixtures=2)
-    caption_demo.demo(tmp_path / "demo", size)
-    first = capsys.readouterr().out
-    assert f"{tmp_path / 'demo' / 'new' / '01.png'}\t" in first
-    assert (tmp_path / "demo" / "sheet.html").read_text().count("<img") == 2
-    caption_demo.demo(tmp_path / "demo", size)
-    again = capsys.readouterr()
-    assert "finished at step" in again.err
-    assert again.out.splitlines()[-6:] == first.splitlines()[-6:]

@@ -31,6 +31,11 @@ def task_of(changes: dict[str, Any], base: Path) -> Task:
             {"training": {"early_stopping_metric": "cider"}},
             "does not exist for translation; set it to bleu or nll",
         ),
+        (
+            {"head": {"type": "shortlist", "shortlist": 500}, "tokenizers": {"target": {"vocab_size": 200}}},
+            "head.shortlist is 500, and tokenizers.target.vocab_size 200; set it lower, or to 0",
+        ),
+        ({"head": {"type": "shortlist", "shortlist": 150}, "tokenizers": {"target": {"vocab_size": 200}}}, None),
         ({"training": {"bptt_length": 5}}, "training.bptt_length is for language modeling; leave it out"),
         ({"data": {"train": {"source": ""}}}, "data.train.source is missing; name the file to translate"),
         ({"data": {"valid": {"source": ""}}}, "data.valid.source is missing; name the file to translate"),

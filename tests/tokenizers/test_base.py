@@ -5,7 +5,7 @@ import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from string import ascii_lowercase
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import pytest
@@ -13,13 +13,13 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fastmos.config.tokenizers import TOKENIZERS, TokenizerConfig
 from fastmos.errors import InputError
 from fastmos.tokenizers import (
     BOS,
     EOS,
     PAD,
     SPECIALS,
-    TOKENIZERS,
     UNK,
     UNK_TEXT,
     BPETokenizer,
@@ -202,10 +202,17 @@ class Letters(Tokenizer):
         return cls(Pretokenizer.from_json(value["pretokenizer"]))
 
 
-def test_a_tokenizer_that_marks_the_starts_of_words_is_one_class_and_one_line(
+class LettersConfig(TokenizerConfig):
+    """Marks the starts of words."""
+
+    factory: ClassVar[str] = f"{__name__}.Letters"
+    type: Literal["letters"] = "letters"
+
+
+def test_a_tokenizer_that_marks_the_starts_of_words_is_one_class_and_one_section(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(TOKENIZERS, "letters", Letters)
+    monkeypatch.setitem(TOKENIZERS, "letters", LettersConfig)
     Letters(Pretokenizer(lowercase=True)).save(tmp_path / "letters.json")
     tokenizer = load_tokenizer(tmp_path / "letters.json")
     assert tokenizer.decode(tokenizer.encode("The cat")) == "the cat"

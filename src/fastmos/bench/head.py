@@ -1,10 +1,11 @@
 """`fastmos bench head`: the loss beside the formulas in use, in time (interleaved) and memory (a process for each).
 
 All contenders compute loss and gradients of N tokens with K components, embedding size d and vocabulary size V, on one
-thread. The floor is what none of them can avoid: three matrix products a component, at the best speed that this machine
-has for float32, with the chunks of the fused loss. Plain formulas allocate much, so they are also timed where malloc
-keeps its pages. A second table compares whole heads, which are different models, with one softmax: from hidden states,
-with targets as frequent as words, each with the shortlist that costs least.
+thread, and are timed by its clock, so that other work on the machine counts little. The floor is what none of them can
+avoid: three matrix products a component, at the best speed that this machine has for float32, with the chunks of the
+fused loss. Plain formulas allocate much, so they are also timed where malloc keeps its pages. A
+second table compares whole heads, which are different models, with one softmax: from hidden states, with targets as
+frequent as words, each with the shortlist that costs least.
 """
 
 from collections.abc import Callable
@@ -16,11 +17,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastmos.bench.models import HEADS, draw_words, print_rows, rows_of, zipf
+from fastmos.bench import models
+from fastmos.bench.models import draw_words, print_rows, rows_of, timed, zipf
 from fastmos.files import write_json
-from fastmos.heads import Head, LossOptions, MixtureOfSoftmaxes, mixture_nll, products
-from fastmos.heads.fused import chunk_tokens, row_stride, slices
-from fastmos.measure import Timing, extra_memory, interleaved, with_pages_kept
+from fastmos.heads import Head, LossOptions, MixtureOfSoftmaxes, SharedTailMixture, mixture_nll, products
+from fastmos.heads.kernel import chunk_tokens, row_stride, slices
+from fastmos.measure import Timing, extra_memory, with_pages_kept
 from fastmos.progress import progress
 from fastmos.provenance import provenance
 
@@ -48,6 +50,10 @@ SHAPES = {
     "quick": [Shape(64, 9, 256, 10_000), Shape(128, 1, 256, 30_000)],
 }
 VOCABULARIES = {"full": [(1024, 256, 10_000), (1024, 256, 30_000)], "quick": [(256, 256, 10_000)]}  # N, d, V of heads
+HEADS: dict[str, Callable[[int, Tensor], Head]] = {
+    **models.HEADS,
+    "shared tail, K = 4": lambda width, counts: SharedTailMixture(width, len(counts), 4, len(counts) // 10),
+}
 TOKENS = {"full": [1024, 4096, 16384], "quick": [64, 256]}  # memory over these, other sizes as in the first shape
 
 FLOOR, FUSED, PUBLIC = "three GEMMs (floor)", "mixture_nll", "zihangdai/mos formula"
@@ -217,7 +223,7 @@ def run(quick: bool = False, output: Path | None = None) -> dict[str, Any]:
 
 def measure_shape(shape: Shape, rounds: int, quick: bool) -> dict[str, Any]:
     """Times of all contenders, and their memory (in a quick run of those that matter most, with many components)."""
-    timings = interleaved(steps(make_case(shape)), rounds)
+    timings = timed(steps(make_case(shape)), rounds)
     kept = with_pages_kept(time_pages_kept, shape, rounds)
     measured = [name for name in timings if name != FLOOR]
     if quick:
@@ -239,14 +245,14 @@ def measure_heads(tokens: int, width: int, vocab_size: int, rounds: int) -> dict
 
         return run
 
-    timings = interleaved({name: step(make(width, zipf(vocab_size))) for name, make in HEADS.items()}, rounds)
+    timings = timed({name: step(make(width, zipf(vocab_size))) for name, make in HEADS.items()}, rounds)
     return {"shape": {"N": tokens, "d": width, "V": vocab_size}, "rows": rows_of(timings)}
 
 
 def time_pages_kept(shape: Shape, rounds: int) -> dict[str, Timing]:
     """Times of some contenders, for a process whose malloc keeps its pages."""
     torch.set_num_threads(1)
-    return interleaved({name: step for name, step in steps(make_case(shape)).items() if name in PAGES_KEPT}, rounds)
+    return timed({name: step for name, step in steps(make_case(shape)).items() if name in PAGES_KEPT}, rounds)
 
 
 def row(name: str, timings: dict[str, Timing], kept: dict[str, Timing], memory: int | None) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Whole models with every head, and text with the frequencies of words, for `fastmos bench step` and `decode`."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from torch import Tensor, nn
 
 from fastmos.data.batches import Batch
 from fastmos.heads import Head, Mixtape, MixtureOfSoftmaxes, ShortlistMixture, Softmax, best_shortlist, products
-from fastmos.measure import Timing
+from fastmos.measure import Timing, interleaved
 from fastmos.models import AttentionLSTM, Generator, Transformer
 from fastmos.tokenizers import BOS, EOS
 
@@ -77,6 +78,11 @@ def build(body: str, head: str, sizes: Sizes) -> Generator:
     torch.manual_seed(SEED)
     built = BODIES[body](sizes.vocab_size, sizes.hidden_size)
     return Generator(built, HEADS[head](sizes.hidden_size, zipf(sizes.vocab_size)))
+
+
+def timed(contenders: dict[str, Callable[[], object]], rounds: int) -> dict[str, Timing]:
+    """Times of the contenders, which work in this thread alone, by its clock."""
+    return interleaved(contenders, rounds, time.thread_time)
 
 
 def rows_of(timings: dict[str, Timing]) -> list[dict[str, Any]]:

@@ -1,7 +1,8 @@
 """`fastmos bench step`: whole training steps of an LSTM and a Transformer with every head, as multiples of one softmax.
 
 A step is forward, backward, clipping and Adam on a batch with the frequencies of words. All contenders take turns in
-one process, on one thread. One softmax is also measured without the fast products of `fastmos.heads.products`.
+one process, on one thread, timed by its clock. One softmax is also measured without the fast products of
+`fastmos.heads.products`.
 """
 
 from collections.abc import Callable
@@ -21,11 +22,11 @@ from fastmos.bench.models import (
     print_provenance,
     print_rows,
     rows_of,
+    timed,
 )
 from fastmos.data.batches import Batch
 from fastmos.files import write_json
 from fastmos.heads import products
-from fastmos.measure import interleaved
 from fastmos.provenance import provenance
 
 SLOW = "one softmax, torch's products"
@@ -42,7 +43,7 @@ def run(quick: bool = False, output: Path | None = None) -> dict[str, Any]:
     torch.set_num_threads(1)
     try:
         batch = draw_batch(rows, length, sizes.vocab_size)
-        record["bodies"] = {body: rows_of(interleaved(contenders(body, sizes, batch), sizes.rounds)) for body in BODIES}
+        record["bodies"] = {body: rows_of(timed(contenders(body, sizes, batch), sizes.rounds)) for body in BODIES}
     finally:
         torch.set_num_threads(threads)
     for body, measured in record["bodies"].items():

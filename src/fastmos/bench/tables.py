@@ -88,7 +88,8 @@ def run(
         print_solved(solved)
     if output is not None:
         about: dict[str, Any] = {"train": list(map(str, train)), "valid": list(map(str, valid)), "sizes": asdict(sizes)}
-        about |= {"layout": layout, "seeds": seeds, "epochs": epochs, "learning": learning.model_dump(mode="json")}
+        about |= {"layout": layout, "seeds": seeds, "epochs": epochs}  # a table's name says its method
+        about["learning"] = learning.model_dump(mode="json", exclude={"method"})
         results = {"tables": [asdict(one) for one in rows], "assignment": [asdict(one) for one in solved]}
         write_json(output, {"provenance": provenance(seeds - 1), **about, **results})
 

@@ -37,6 +37,12 @@ def step(args: Namespace) -> None:
 
 def decode_arguments(parser: Arguments) -> None:
     add_flag(parser, "--quick", "few steps and three rounds, within a minute")
+    add_path(
+        parser,
+        "--peers",
+        "compare the Transformer with CTranslate2 and Hugging Face, in an environment that is made in this folder",
+        "FOLDER",
+    )
     add_output(parser, "write the figures here as JSON")
 
 
@@ -44,7 +50,7 @@ def decode(args: Namespace) -> None:
     """Beam search of whole models with every head, as multiples of one softmax."""
     from fastmos.bench.decode import run
 
-    run(args.quick, args.output)
+    run(args.quick, args.output, args.peers)
 
 
 def tokenizers_arguments(parser: Arguments) -> None:

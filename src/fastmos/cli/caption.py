@@ -11,6 +11,7 @@ from fastmos.cli.arguments import (
     Arguments,
     add_beam_size,
     add_count,
+    add_int8,
     add_output,
     add_path,
     add_paths,
@@ -33,6 +34,7 @@ def add_arguments(parser: Arguments) -> None:
     add_run(parser)
     add_paths(parser, "images", "images, or folders of them", "IMAGE")
     add_beam_size(parser)
+    add_int8(parser)
     add_count(parser, "--nbest", "print the N best captions of each image", 1)
     add_path(parser, "--html", "write a contact sheet of images and captions too")
 
@@ -45,7 +47,7 @@ def run(args: Namespace) -> None:
     files = find_images(args.images)
     check_output(args.html, files)
     done: list[tuple[Path, list[str]]] = []
-    for path, captions in _captions(load_run(args), files, args.nbest, args.beam_size):
+    for path, captions in _captions(load_run(args, args.int8), files, args.nbest, args.beam_size):
         for text in captions:
             print(f"{printable(path)}\t{text}", flush=True)
         done.append((path, captions))

@@ -4,7 +4,17 @@ import json
 from argparse import Namespace
 from pathlib import Path
 
-from fastmos.cli.arguments import Arguments, add_beam_size, add_flag, add_output, add_path, add_run, add_split, load_run
+from fastmos.cli.arguments import (
+    Arguments,
+    add_beam_size,
+    add_flag,
+    add_int8,
+    add_output,
+    add_path,
+    add_run,
+    add_split,
+    load_run,
+)
 from fastmos.errors import InputError
 from fastmos.files import check_output, read_lines
 from fastmos.provenance import provenance
@@ -16,6 +26,7 @@ def add_arguments(parser: Arguments) -> None:
     add_path(parser, "--reference", "its translation; for a language model, the text")
     add_split(parser)
     add_beam_size(parser)
+    add_int8(parser)
     parser.add_argument(
         "--language",
         metavar="LL",
@@ -29,7 +40,7 @@ def add_arguments(parser: Arguments) -> None:
 def run(args: Namespace) -> None:
     """BLEU and chrF with signatures (captions: BLEU, METEOR, ROUGE-L, CIDEr), NLL per word, perplexity, speed."""
     check_output(args.output, [args.source, args.reference])
-    model = load_run(args)
+    model = load_run(args, args.int8)
     found = model.evaluate(
         args.split,
         sources=_lines(args.source),
@@ -41,7 +52,12 @@ def run(args: Namespace) -> None:
         raise InputError(f"{args.run}: a language model has no outputs; leave out --output")
     if args.json:
         beam_size = args.beam_size or model.config.search.beam_size
-        about = {"beam_size": beam_size, "run": str(args.run), "about": provenance(model.config.training.seed)}
+        about = {
+            "beam_size": beam_size,
+            "int8": args.int8,
+            "run": str(args.run),
+            "about": provenance(model.config.training.seed),
+        }
         print(json.dumps({**found.record(), **found.speed(), **about}, ensure_ascii=False, indent=1))
     else:
         print(found.summary())

@@ -13,18 +13,13 @@ from fastmos.files import check_output, read_lines, written_whole
 
 if TYPE_CHECKING:
     from fastmos.config import Section
+    from fastmos.tasks import Task
 
-# Task -> its training files in the order of --train, by their key, with the names that are written if none is given.
-FILES = {
-    "translation": {"source": "train.de", "target": "train.en"},
-    "captioning": {"source": "train-images.txt", "target": "captions.txt"},
-    "language-modeling": {"target": "train.txt"},
-}
 NAMES = {"valid": ("valid", "val", "dev"), "test": ("test",)}  # what may stand in place of `train` in a file's name
 
 
 def add_arguments(parser: Arguments) -> None:
-    parser.add_argument("task", metavar="TASK", choices=list(FILES), help=f"what is learned: {', '.join(FILES)}")
+    parser.add_argument("task", metavar="TASK", help="what is learned: translation, captioning or language-modeling")
     add_paths(parser, "--train", "source and target text, plain or gzip; for captioning, list of images and captions")
     for split, names in NAMES.items():
         about = f"likewise; if not given, files named like those of --train, with {', '.join(names)} in place of train"
@@ -34,17 +29,18 @@ def add_arguments(parser: Arguments) -> None:
 
 def run(args: Namespace) -> None:
     """Write a commented YAML config for your own files. Sizes, language and case are chosen by a look at the text."""
+    task = _task(args.task)
     output = args.output or Path(f"{args.task}.yaml")
     if output.exists():
         raise InputError(f"{output}: exists; give another --output")
     check_output(output)
-    splits = {"train": _files(args.task, args.train)} if args.train else {}
+    splits = {"train": _files(task, args.train)} if args.train else {}
     for split, names in NAMES.items() if splits else ():
         given = getattr(args, split)
-        splits[split] = _files(args.task, given) if given else _siblings(splits["train"], names)
-    settings = choose(args.task, splits)
+        splits[split] = _files(task, given) if given else _siblings(splits["train"], names)
+    settings = {"task": args.task, **choose(task, splits)}
     for split in ("train", *NAMES):
-        for side, name in FILES[args.task].items():
+        for side, name in task.train_files.items():
             file = splits[split][side] if splits else Path(name.replace("train", split))
             settings[f"data.{split}.{side}"] = os.path.relpath(file, output.parent)
     with written_whole(output) as stream:
@@ -54,14 +50,23 @@ def run(args: Namespace) -> None:
     print(f"{output}: look at it, then fastmos train {output}")
 
 
-def _files(task: str, files: Sequence[Path]) -> dict[str, Path]:
+def _task(name: str) -> "type[Task]":
+    from fastmos.config import TASKS, load_class
+
+    if name not in TASKS:
+        raise InputError(f"no task '{name}'; choose one of {', '.join(TASKS)}")
+    found: type[Task] = load_class(TASKS[name])
+    return found
+
+
+def _files(task: "type[Task]", files: Sequence[Path]) -> dict[str, Path]:
     """The files of a split by their key."""
-    sides = FILES[task]
+    sides = task.train_files
     for file in files:
         if not file.name or file.is_dir():
             raise InputError(f"{file}: is a folder; give a file")
     if len(files) != len(sides):
-        raise InputError(f"{task} has {len(sides)} files a split ({' and '.join(sides)}), not {len(files)}")
+        raise InputError(f"a split has {len(sides)} files ({' and '.join(sides)}), not {len(files)}")
     return dict(zip(sides, files, strict=True))
 
 
@@ -104,11 +109,11 @@ def look(file: Path) -> Text:
     return Text(count, len(characters), looks_raw(first), is_lowercase(first))
 
 
-def choose(task: str, splits: dict[str, dict[str, Path]]) -> dict[str, Any]:
+def choose(task: "type[Task]", splits: dict[str, dict[str, Path]]) -> dict[str, Any]:
     """Settings for a task and its training files."""
-    settings: dict[str, Any] = {"task": task}
+    settings: dict[str, Any] = {}
     lines = 0
-    for side in ("target",) if task != "translation" else ("source", "target"):
+    for side in task.text_sides:
         file = splits["train"][side] if splits else None
         text = look(file) if file else Text(100_000, 0, False, False)
         lines = text.lines
@@ -119,26 +124,19 @@ def choose(task: str, splits: dict[str, dict[str, Path]]) -> dict[str, Any]:
             f"tokenizers.{side}.language": _language(file) if file and text.raw else "",
             f"tokenizers.{side}.lowercase": text.lowercase,
         }
-    if task == "captioning":
-        settings["data.features"] = "features.safetensors"
     settings["model.hidden_size"] = 128 if lines < 10_000 else 256 if lines < 100_000 else 512
     settings["model.dropout"] = 0.3
-    settings |= {"head.type": "shortlist", "head.mixtures": 9}
+    settings |= {"head.type": "shortlist", "head.mixtures": 9, "head.near_softmax": True}
     settings |= {
         "training.learning_rate": 0.001,
         "training.lr_schedule": "plateau",
         "training.batch_size": 64,
         "training.max_epochs": 30,
         "training.validate_every": 5000 if lines > 500_000 else 0,
-        "training.early_stopping_metric": "bleu" if task == "translation" else "nll",
         "training.early_stopping_patience": 5,
         "training.seed": 1,
     }
-    if task == "language-modeling":
-        settings |= {"training.batch_size": 32, "training.bptt_length": 35}
-    else:
-        settings |= {"search.beam_size": 5, "search.length_penalty": 0.6}
-    return settings
+    return settings | task.usual_settings
 
 
 def _language(file: Path) -> str:

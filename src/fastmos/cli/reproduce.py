@@ -9,14 +9,15 @@ def add_arguments(parser: Arguments) -> None:
     parser.add_argument(
         "suite",
         metavar="SUITE",
-        help="overall, words, oov, same-budget, same-softmaxes, rank, mixtures, tables, heads, wmt; or all",
+        help="overall, words, oov, same-budget, same-softmaxes, rank, mixtures, tables, heads, language, recipe, wmt; "
+        "or all",
     )
     parser.add_argument(
         "--scale",
         metavar="NAME",
         default="multi30k",
-        help="multi30k (default), flickr8k, msctd, ted, europarl or sample; paper: as the paper did (or a part of it: "
-        "iwslt14, coco, wmt14)",
+        help="multi30k (default), flickr8k, msctd, ted, europarl, wikitext2 or sample; paper: as the paper did (or a "
+        "part of it: iwslt14, coco, wmt14)",
     )
     add_count(parser, "--seeds", "runs of each row; if not given, what is usual for suite and scale")
     parser.add_argument("--only", metavar="TEXT", default="", help="rows with this in their name")

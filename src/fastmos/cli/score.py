@@ -14,8 +14,11 @@ def add_arguments(parser: Arguments) -> None:
 
 
 def run(args: Namespace) -> None:
-    """Log-probability of given translations, or of text for a language model: one number a line."""
+    """Log-probability of given translations, or of text for a language model; and, after a tab, perplexity per word."""
+    from fastmos.metrics.likelihood import perplexity
+
     model = load_run(args)
     targets = list(read_lines(args.target))
-    for value in model.score(None if args.source is None else list(read_lines(args.source)), targets):
-        print(f"{value:.6f}")
+    scores = model.score(None if args.source is None else list(read_lines(args.source)), targets)
+    for log_prob, words in zip(scores, model.target.pretokenizer.split(targets), strict=True):
+        print(f"{log_prob:.6f}\t{perplexity(-log_prob / (len(words) + 1)):.2f}")  # the end of a line is a word

@@ -78,7 +78,7 @@ def learn_arguments(parser: ArgumentParser) -> None:
 
 def learn(args: Namespace) -> None:
     """Learn a tokenizer from text (plain or gzip files, or standard input) and write it as one JSON file."""
-    from fastmos.tokenizers import TOKENIZERS, Pretokenizer
+    from fastmos.tokenizers import Pretokenizer, tokenizer_class
 
     _check_options(args)
     start = [Path(args.layout)] if args.learn and args.layout else []
@@ -90,11 +90,11 @@ def learn(args: Namespace) -> None:
     else:
         if args.merges is not None:
             given["merges"] = _read_merges(args.merges)
-        learner: Any = TOKENIZERS[args.type]
+        learner: Any = tokenizer_class(args.type)
         tokenizer = learner.learn(_lines(args.files), pretokenizer=pretokenizer, **given)
         tokenizer.save(args.output)
     if whole_number("RANK", 0) == 0:  # of torchrun's processes one speaks
-        print(f"{args.output}: {_summary(tokenizer)}")
+        print(f"{args.output}: {tokenizer.summary()}")
 
 
 def _check_options(args: Namespace) -> None:
@@ -222,7 +222,7 @@ def show(args: Namespace) -> None:
             raise InputError(f"--merges is for BPE tokenizers; {about}")
         _write(sys.stdout.buffer, tokenizer.merges_lines())
     else:
-        _write(sys.stdout.buffer, [f"{args.tokenizer}: {_summary(tokenizer)}", *_overview(tokenizer, args.rows)])
+        _write(sys.stdout.buffer, [f"{args.tokenizer}: {tokenizer.summary()}", *_overview(tokenizer, args.rows)])
 
 
 def _overview(tokenizer: "Tokenizer", rows: int) -> Iterator[str]:
@@ -258,21 +258,6 @@ def _show_table(tokenizer: "TableTokenizer", title: str, word: str | None, outpu
         with _written(output) as out:
             out.write(page.encode())
     _write(sys.stdout.buffer, lines)
-
-
-def _summary(tokenizer: "Tokenizer") -> str:
-    from fastmos.tokenizers import BPETokenizer, TableTokenizer
-
-    about = ""
-    if isinstance(tokenizer, TableTokenizer):
-        cells = tokenizer.rows * tokenizer.columns
-        about = (
-            f": {len(tokenizer.frequent):,} frequent words, {tokenizer.rows:,} rows, {tokenizer.columns:,} columns; "
-            f"{len(tokenizer.table_words):,} words in {cells:,} cells"
-        )
-    elif isinstance(tokenizer, BPETokenizer):
-        about = f": {len(tokenizer.pieces):,} pieces, {len(tokenizer.merges):,} merges"
-    return f"{tokenizer.type}, {len(tokenizer):,} tokens with the 4 special ones{about}"
 
 
 def _read_merges(path: Path) -> list[tuple[str, str]]:

@@ -14,6 +14,7 @@ from fastmos.cli.arguments import (
     add_count,
     add_files,
     add_flag,
+    add_int8,
     add_run,
     load_run,
 )
@@ -30,6 +31,7 @@ def add_arguments(parser: Arguments) -> None:
     add_run(parser)
     add_files(parser, "text")
     add_beam_size(parser)
+    add_int8(parser)
     add_count(parser, "--nbest", NBEST, 1)
     add_flag(parser, "--scores", "put log-probability and score, with tabs, before each translation")
     add_choice(parser, "--overlong", ["cut", "refuse"], "what to do with lines longer than in training", "cut")
@@ -37,7 +39,7 @@ def add_arguments(parser: Arguments) -> None:
 
 def run(args: Namespace) -> None:
     """Translate lines of files, of standard input, or typed at a prompt."""
-    model = load_run(args)
+    model = load_run(args, args.int8)
     model.translate([])  # a run of another task is refused before anything is read
     lines: Iterable[str] = chain.from_iterable(read_lines(file) for file in args.files or [Path("-")])
     size = LINES_AT_ONCE

@@ -81,7 +81,7 @@ class Config(Section):
     @classmethod
     def _known_task(cls, task: str) -> str:
         if task not in TASKS:
-            raise ValueError(f"task must be one of {', '.join(TASKS)}")
+            raise ValueError(f"must be one of {', '.join(TASKS)}")
         return task
 
     @model_validator(mode="before")

@@ -84,6 +84,8 @@ class Mixtape(HeadConfig):
     """how many frequent tokens have gates of their own; 0: a tenth of the vocabulary"""
     contexts: Literal["tanh", "residual"] = "tanh"
     """tanh(W_k g), as in the paper, or residual: g + s_k tanh(W_k g)"""
+    near_softmax: bool = False
+    """start tanh contexts near one softmax, rather than at random"""
     embedding_size: NonNegative = 0
     """size of contexts and output embedding; 0: that of the hidden states"""
 

@@ -13,9 +13,9 @@ class SplitFiles(Section):
     """The files of one split; a language model has targets only."""
 
     source: str = ""
-    """text file, plain or gzipped, relative to the YAML file; ${NAME} is taken from the environment"""
+    """text to translate, line by line with target; of captions, a list of their images"""
     target: str = ""
-    """its translation, line by line; captioning: a file of captions, and source lists the images"""
+    """text to learn: a file, plain or gzip, relative to the YAML file; ${NAME} is taken from the environment"""
 
 
 class Data(Section):
@@ -83,7 +83,7 @@ class Training(Section):
     log_every: Count = 100
     """steps between lines of the log"""
     early_stopping_metric: Literal["bleu", "nll", "cider"] = "bleu"
-    """which metric selects the best weights; captioning: bleu is BLEU-4"""
+    """which metric selects the best weights (of captions, bleu is BLEU-4)"""
     early_stopping_patience: NonNegative = 0
     """stop after so many validations without improvement; 0: never"""
     keep_best: NonNegative = 1

@@ -21,6 +21,7 @@ POOL_BATCHES = 100  # batches whose sentences are sorted by length together
 POOL_SENTENCES = 4096  # sentences sorted together, at least
 
 Array = np.ndarray[Any, np.dtype[Any]]
+FeaturesOf = Callable[[Array], Tensor]  # the features [B, F] of the images of lines [B]
 
 
 @dataclass
@@ -100,7 +101,7 @@ class SentenceBatches:
         max_length: int | None = None,
         keep_empty: bool = False,
         share: int | None = None,
-        features: Callable[[Array], Tensor] | None = None,
+        features: FeaturesOf | None = None,
     ) -> None:
         if (max_tokens is None) == (max_sentences is None):
             raise InputError(f"max_tokens={max_tokens}, max_sentences={max_sentences}: give exactly one of the two")

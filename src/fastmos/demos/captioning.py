@@ -4,8 +4,12 @@ import math
 import random
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fastmos.config import Config, parse_config
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
 SPLITS = ("train", "valid", "test")
 NEW = 12  # drawings that are described at the end
@@ -73,13 +77,29 @@ def demo(folder: Path, size: Size = Size()) -> None:  # noqa: B008 (frozen)
     drawings = [draw_scene(scene, choose) for scene in scenes]
     paths = [folder / "new" / f"{number:02d}.png" for number in range(NEW)]
     (folder / "new").mkdir(exist_ok=True)
-    captions = loaded.caption(drawings)
+    captions, of_small = loaded.caption(drawings), loaded.caption([smaller(drawing) for drawing in drawings])
     for path, drawing, caption in zip(paths, drawings, captions, strict=True):
         drawing.save(path)
         print(f"{path}\t{caption}")
     write_sheet(folder / "sheet.html", [(path, [text]) for path, text in zip(paths, captions, strict=True)], "drawings")
-    right = sum(is_true(caption, scene) for caption, scene in zip(captions, scenes, strict=True))
-    print(f"\n{right} of {NEW} new drawings are described as they are")
-    count = CAPTIONS * size.train
-    print(f"trained on {count:,} captions; {folder / 'sheet.html'} shows the new drawings. Draw one yourself:\n")
-    print(f"    fastmos caption {run} drawing.png")
+    right, still_right = (
+        sum(is_true(caption, scene) for caption, scene in zip(found, scenes, strict=True))
+        for found in (captions, of_small)
+    )
+    print(f"\n{right} of {NEW} new drawings are described as they are, {still_right} of {NEW} at half the size.")
+    print(
+        f"It knows what {CAPTIONS * size.train:,} captions of such drawings taught it: one to three shapes of a color,"
+    )
+    print("or two beside or above each other, of one size and on white. Other drawings are beyond it.")
+    print(f"{folder / 'sheet.html'} shows the new drawings; any of them can be described again:\n")
+    print(f"    fastmos caption {run} {paths[0]}")
+
+
+def smaller(drawing: "Image") -> "Image":
+    """The drawing at half the size, in the middle of as large a white one."""
+    from PIL import Image
+
+    width, height = drawing.size
+    found = Image.new("RGB", drawing.size, "white")
+    found.paste(drawing.resize((width // 2, height // 2)), (width // 4, height // 4))
+    return found

@@ -62,7 +62,8 @@ def draw_task(vocab_size: int, tokens: int, tests: int, seed: int) -> Task:
 def fit(kind: str, task: Task, seed: int) -> Fit:
     """Adam over the tokens once, with a short warm-up and a learning rate that falls to zero."""
     torch.manual_seed(seed)
-    head = build_head(kind, HIDDEN, task.test_log_probs.shape[1], mixtures=MIXTURES, embedding_size=EMBEDDING)
+    mixtures = None if kind == "softmax" else MIXTURES
+    head = build_head(kind, HIDDEN, task.test_log_probs.shape[1], mixtures=mixtures, embedding_size=EMBEDDING)
     steps = len(task.hidden) // BATCH
     optimizer = torch.optim.Adam(head.parameters(), lr=0.05)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: min(1, (step + 1) / 50) * (1 - step / steps))

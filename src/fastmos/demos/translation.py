@@ -16,6 +16,7 @@ from typing import IO, Any
 from fastmos.config import Config, parse_config, write_config
 from fastmos.errors import InputError, printable
 from fastmos.files import read_json, read_lines, write_json, written_whole
+from fastmos.metrics.likelihood import perplexity
 from fastmos.processes import child_command, child_environment
 from fastmos.provenance import provenance
 from fastmos.report.page import write_report
@@ -23,7 +24,6 @@ from fastmos.reproduce.cost import step_costs
 from fastmos.reproduce.evaluation import run_record
 from fastmos.reproduce.records import header
 from fastmos.reproduce.scales import SCALES
-from fastmos.reproduce.summary import perplexity
 from fastmos.samples.grammar import write_sample
 
 NAMES = {"softmax": "one softmax", "mixture": "shortlist mixture, {mixtures}"}
@@ -204,7 +204,11 @@ Figures and more translations: {folder / "report.html"}
 
 Now type German sentences of that world:
 
-    fastmos translate {folder / "mixture"}""")
+    fastmos translate {folder / "mixture"}
+
+Or see in a browser which softmax says each word, with both models side by side:
+
+    fastmos serve {folder / "softmax"} {folder / "mixture"}""")
 
 
 def table(record: Mapping[str, Any]) -> str:

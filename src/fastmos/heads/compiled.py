@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastmos.heads.fused import Kernel, Objective, Recipe, Sweep, as_given, exact_dtype
+from fastmos.heads.fused import Sweep
+from fastmos.heads.kernel import Kernel, Objective, Recipe, as_given, exact_dtype
 
 
 def compiled_loss(

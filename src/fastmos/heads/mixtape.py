@@ -9,16 +9,18 @@ all others. These share their gates, so their logits are m . w_v + b_v with one 
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Self
 
 import torch
 from torch import Tensor, nn
 
-from fastmos.heads.fused import Kernel, Layer, Objective, Products, Recipe, chunk_tokens, exact_dtype, slices
-from fastmos.heads.loss import CheckedTargets, soft_capped
+from fastmos.heads.fused import Layer
+from fastmos.heads.kernel import Kernel, Objective, Products, Recipe, exact_dtype
+from fastmos.heads.log_probs import in_chunks, soft_capped
 from fastmos.heads.modules import ContextKind, Contexts, Head
 from fastmos.heads.products import linear
 from fastmos.heads.shortlist import Shortlist, Tokens
+from fastmos.heads.targets import CheckedTargets
 
 
 def mixtape_logits(
@@ -143,8 +145,6 @@ class Mixtape(Head):
     gates of their own, of `gate_size` numbers; the others share theirs. Everything else is as in `MixtureOfSoftmaxes`.
     """
 
-    options: ClassVar[tuple[str, ...]] = ("shortlist", "contexts")
-
     def __init__(
         self,
         hidden_size: int,
@@ -159,6 +159,8 @@ class Mixtape(Head):
         dropout: float = 0.0,
         softcap: float | None = None,
     ) -> None:
+        if gate_size < 1:
+            raise ValueError(f"gate_size is {gate_size}; it must be at least 1")
         super().__init__(hidden_size, vocab_size, 4, embedding_size, embedding, bias, dropout, softcap)
         self.shortlist = Shortlist(max(1, vocab_size // 10) if shortlist is None else shortlist, vocab_size)
         self.latent = Contexts(hidden_size, self.embedding_size, 4, contexts)
@@ -173,31 +175,30 @@ class Mixtape(Head):
         mean = (tree_weights(shared)[..., None] * contexts).sum(-2)
         return contexts, mean, self.gates(hidden), shared
 
+    def near_softmax_(self) -> Self:
+        """Start near a plain softmax: with contexts tanh(g + noise), as `MixtureOfSoftmaxes.near_softmax_` does."""
+        self.latent.near_softmax_()
+        return self
+
     def mixture_weights(self, hidden: Tensor) -> Tensor:
         return tree_weights(self.shared_gates(hidden))
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         vocabulary = self._layer().vocabulary
-        if torch.is_grad_enabled() or torch.compiler.is_compiling():
-            return self.shortlist.restore(self._log_softmax(hidden, vocabulary))
-        rows = hidden.reshape(-1, hidden.shape[-1])  # [N, D]
-        result = rows.new_empty(len(rows), self.vocab_size, dtype=exact_dtype(hidden.dtype))
-        for here in slices(len(rows), chunk_tokens(self.weight, 1, 2)):
-            result[here] = self._log_softmax(rows[here], vocabulary)
-        return self.shortlist.restore(result).view(*hidden.shape[:-1], self.vocab_size)
 
-    def _log_softmax(self, hidden: Tensor, vocabulary: Sequence[Tensor | None]) -> Tensor:
-        logits = soft_capped(mixtape_logits(*self.parts(hidden), *vocabulary), self.softcap)
-        return torch.log_softmax(logits, -1, dtype=exact_dtype(logits.dtype))
+        def formula(hidden: Tensor) -> Tensor:
+            logits = soft_capped(mixtape_logits(*self.parts(hidden), *vocabulary), self.softcap)
+            return torch.log_softmax(logits, -1, dtype=exact_dtype(logits.dtype))
+
+        return self.shortlist.restore(in_chunks(formula, hidden, self.weight))
+
+    def component_log_probs(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        return hidden.new_zeros(*hidden.shape[:-1], 1), self.log_probs(hidden)[..., None, :]
 
     def _fused(
         self, hidden: Tensor, targets: CheckedTargets, objective: Objective, per_token: bool
     ) -> tuple[Tensor, Tensor]:
-        tokens, probs, _ = targets
-        targets = targets._replace(tokens=self.shortlist.place(tokens))
-        if probs is not None and tokens.shape != probs.shape:  # probabilities of all tokens
-            targets = targets._replace(probs=self.shortlist.reorder(probs.t()).t())
-        return super()._fused(hidden, targets, objective, per_token)
+        return super()._fused(hidden, self.shortlist.targets(targets), objective, per_token)
 
     def _layer(self) -> Layer:
         weight, bias = (None if one is None else self.shortlist.reorder(one) for one in (self.weight, self.bias))

@@ -1,27 +1,18 @@
 """The heads: modules that hold parameters and make contexts of hidden states; `loss.py` does the rest."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, get_args
+from typing import Literal, Self, get_args
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastmos.heads.fused import Kernel, Layer, Objective, exact_dtype
-from fastmos.heads.loss import (
-    CheckedTargets,
-    HeadOutput,
-    LossOptions,
-    Reduction,
-    SmoothingKind,
-    best_tokens,
-    check_targets,
-    fused,
-    head_output,
-    layer_entropy,
-    layer_log_probs,
-)
+from fastmos.heads.fused import Layer
+from fastmos.heads.kernel import Kernel, Objective, exact_dtype
+from fastmos.heads.log_probs import layer_log_probs, soft_capped
+from fastmos.heads.loss import HeadOutput, best_tokens, fused, head_output, layer_entropy
 from fastmos.heads.products import Linear
+from fastmos.heads.targets import CheckedTargets, LossOptions, Reduction, SmoothingKind, check_targets
 
 ContextKind = Literal["tanh", "residual"]
 
@@ -37,8 +28,6 @@ class Usage:
 
 class Head(nn.Module):
     """What all heads share: an output embedding, a bias, and the step from contexts to log-probabilities or loss."""
-
-    options: ClassVar[tuple[str, ...]] = ()  # arguments beside those of `Softmax`
 
     def __init__(
         self,
@@ -109,14 +98,25 @@ class Head(nn.Module):
         Soft targets, say of a teacher, are probabilities [..., V], or tokens [..., k] with `target_probs` [..., k].
         """
         self._check_hidden(hidden)
-        if targets is None:
+        if targets is None and target_probs is None:
             return self.log_probs(hidden)
+        if targets is None:
+            raise ValueError("target_probs are given without targets, the tokens [..., k] that they belong to")
         options = LossOptions(ignore_index, label_smoothing, label_smoothing_kind, reduction, count_correct, z_loss)
         return self.loss(hidden, targets, options, target_probs)
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         """Log-probabilities [..., V]; where no gradient is asked for, in chunks of tokens."""
         return layer_log_probs(self._layer(), hidden)
+
+    def component_log_probs(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Log-prior [..., K] and log-probabilities [..., K, V] of every softmax by itself, to look at them one by one.
+
+        Their mixture is `log_probs`. A head that mixes before its softmax has one.
+        """
+        contexts, log_prior = self.parts(hidden)
+        logits = soft_capped(F.linear(contexts, self.weight, self.bias), self.softcap)
+        return log_prior, torch.log_softmax(logits, -1, dtype=exact_dtype(logits.dtype))
 
     def loss(
         self, hidden: Tensor, targets: Tensor, options: LossOptions, target_probs: Tensor | None = None
@@ -241,8 +241,6 @@ class MixtureOfSoftmaxes(Head):
     not a `Softmax`: it has a tanh layer. With contexts "residual", h_k = g + s_k tanh(W_k g + b_k) with s_k = 0 at
     first: the mixture starts as one softmax.
     """
-
-    options: ClassVar[tuple[str, ...]] = ("mixtures", "contexts")
 
     def __init__(
         self,

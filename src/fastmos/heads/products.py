@@ -7,7 +7,13 @@ first product of a process measures both kernels, and oneDNN is taken only where
 
 The setting is global, and other operations suffer from it (the backward pass of attention takes ten times as long), so
 it is held for the time of a product only; other threads meet it in that time, too. Small products, other dtypes, other
-devices, autocast and compiled code are left to torch. `FASTMOS_FAST_PRODUCTS=0` in the environment, or
+devices, autocast and compiled code are left to torch.
+
+oneDNN prepares a product for its very sizes, which takes half a megabyte to one, and keeps the last 1,024 of them, in
+two caches. Text comes in ever new sizes, so a training process grew by gigabytes. Fewer are kept here, unless the
+environment says how many; that costs no measurable time.
+
+`FASTMOS_FAST_PRODUCTS=0` in the environment, or
 `set_fast_products(False)`, leaves everything to torch.
 """
 
@@ -24,9 +30,11 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.autograd.graph import saved_tensors_hooks
 
+SMALLEST_PACKED = 2**14  # numbers of a weight that is worth a layout of its own
 SMALLEST = 2**20  # multiplications of a product that oneDNN is asked for; it takes 10 us to get going
 FASTER = 1.25  # by how much oneDNN must be faster, so that noise does not decide between equals
 PLAIN = (Tensor, nn.Parameter)  # tensors of other classes have products of their own
+KEPT = 128  # prepared products that oneDNN and torch's own cache of them may each keep; a deep network has some hundred
 EXACT = 4.0  # by how much its error may be larger: other orders of summation stay below, tf32 is far above
 
 
@@ -71,8 +79,63 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 class Linear(nn.Linear):
     """`nn.Linear` by fast products: same parameters, same start, same state dict."""
 
+    packed: "PackedProduct | None" = None  # of a copy for inference (`fastmos.heads.packed`)
+
     def forward(self, input: Tensor) -> Tensor:
-        return linear(input, self.weight, self.bias)
+        return linear(input, self.weight, self.bias) if self.packed is None else self.packed(input)
+
+    def pack_(self, int8: bool) -> None:
+        """Multiply by the weights of now, laid out for their kernel."""
+        if self.weight.numel() >= SMALLEST_PACKED:
+            self.packed = PackedProduct(self.weight, self.bias, int8)
+
+
+class PackedProduct:
+    """x [..., d] -> x W^T + b [..., V] without gradients, for a weight that stays: laid out for its kernel once.
+
+    For the few rows of a search that layout matters most. In float32 the numbers are those of `linear`, to rounding.
+    With int8, each row of W and of x is rounded to 8 bits on a scale of its own.
+    """
+
+    def __init__(self, weight: Tensor, bias: Tensor | None, int8: bool = False) -> None:
+        self.weight, self.bias = weight.detach(), None if bias is None else bias.detach()
+        self.scale: Tensor | None = None
+        with torch.inference_mode():
+            if int8:
+                # Without VNNI sums of two products saturate at 16 bits, so inputs have 7.
+                self.levels = 127 if torch.cpu._is_vnni_supported() else 63
+                self.scale = self.weight.abs().amax(1).clamp_(min=1e-30).div_(127)  # [V]
+                self.zeros = torch.zeros_like(self.scale, dtype=torch.long)
+                rounded = (self.weight / self.scale[:, None]).round_().to(torch.int8)
+                self.weight = torch.ops.onednn.qlinear_prepack(rounded, None)
+                self.scale = self.scale / self.levels  # of a row's largest number, not of its levels
+            elif can_pack() and choice().fast:
+                self.weight = torch.ops.mkldnn._reorder_linear_weight(self.weight.contiguous(), None)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self.scale is not None:
+            return self._int8(x)
+        if self.weight.is_mkldnn:
+            return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, "none", [], "")  # type: ignore[no-any-return]
+        return F.linear(x, self.weight, self.bias)
+
+    def _int8(self, x: Tensor) -> Tensor:
+        """A scale for each row, so that what a row gives does not depend on the others."""
+        largest = x.abs().amax(-1, keepdim=True).clamp_(min=1e-30)  # a row of zeros stays one
+        rounded = (x * (self.levels / largest)).add_(self.levels + 1.5).short().byte()  # at once takes twice as long
+        weight = self.weight, self.scale, self.zeros
+        product = torch.ops.onednn.qlinear_pointwise(
+            *(rounded, 1.0, self.levels + 1, *weight, None, 1.0, 0, torch.float32, "none", [], "")
+        )
+        if self.bias is None:
+            return product.mul_(largest)  # type: ignore[no-any-return]
+        return torch.addcmul(self.bias, product, largest, out=product)
+
+
+def can_pack() -> bool:
+    """Does this torch have the kernels of packed weights?"""
+    there: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return there and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
 
 
 class _Linear(torch.autograd.Function):
@@ -231,6 +294,10 @@ def _is_fast(a: Tensor, b: Tensor, rows: int) -> bool:
         and type(b) in PLAIN
         and choice().fast
     )
+
+
+for _name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):  # read at the first product of the process
+    os.environ.setdefault(_name, str(KEPT))
 
 
 def _measure(rounds: int = 6) -> Choice:

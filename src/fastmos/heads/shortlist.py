@@ -11,14 +11,18 @@ A training token costs K (F + 1) logits, and V - F more only where its target is
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fastmos.heads.fused import Kernel, Layer, Objective
-from fastmos.heads.loss import CheckedTargets, fused, given_parts, layer_entropy, layer_log_probs
+from fastmos.heads.fused import Layer
+from fastmos.heads.kernel import Kernel, Objective
+from fastmos.heads.log_probs import layer_log_probs, soft_capped
+from fastmos.heads.loss import fused, given_parts, layer_entropy
 from fastmos.heads.modules import ContextKind, Contexts, MixtureOfSoftmaxes
+from fastmos.heads.targets import CheckedTargets
 
 Tokens = int | Sequence[int] | Tensor  # the first so many tokens, or these
 
@@ -33,7 +37,7 @@ class Shortlist(nn.Module):
     def __init__(self, tokens: Tokens, vocab_size: int) -> None:
         super().__init__()
         self.vocab_size = vocab_size
-        ids = torch.arange(max(0, tokens)) if isinstance(tokens, int) else torch.as_tensor(tokens, device="cpu")
+        ids = torch.arange(max(0, tokens)) if isinstance(tokens, int) else _as_tensor(tokens)
         _check_shortlist(ids, vocab_size)
         self.register_buffer("ids", ids.long().sort().values)
         for name in ("order", "places"):
@@ -79,9 +83,19 @@ class Shortlist(nn.Module):
         else:
             log_probs[rows if isinstance(tokens, slice) else rows[:, None], tokens] = values
 
-    def place(self, targets: Tensor) -> Tensor:
-        """Where in the order of the head these tokens stand: below F in the shortlist."""
-        return targets if self.sorted else self.places[targets]
+    def split(self, tensor: Tensor) -> tuple[Tensor, Tensor]:
+        """The rows of a tensor [V, ...] that belong to the shortlist [F, ...], and the others [V - F, ...]."""
+        listed, others = torch.split(self.reorder(tensor), [len(self), self.vocab_size - len(self)])
+        return listed, others
+
+    def targets(self, targets: CheckedTargets) -> CheckedTargets:
+        """Targets in the order of the head: tokens below F are in the shortlist."""
+        tokens, probs, kept = targets
+        if self.sorted:
+            return targets
+        if probs is not None and tokens.shape != probs.shape:  # probabilities of all tokens
+            return CheckedTargets(tokens, probs.index_select(1, self.order), kept)
+        return CheckedTargets(self.places[tokens], probs, kept)
 
     def restore(self, log_probs: Tensor) -> Tensor:
         """Log-probabilities [..., V] in the order of the head -> in the order of the tokens."""
@@ -91,8 +105,30 @@ class Shortlist(nn.Module):
         return str(len(self))
 
 
+def split_targets(
+    tokens: Tensor, probs: Tensor | None, size: int
+) -> tuple[tuple[Tensor, Tensor | None], tuple[Tensor, Tensor | None]]:
+    """Tokens and probabilities for a mixture in which one symbol stands for the tail, and for the tail (-1: not there).
+
+    They are in the order of the head, which has a shortlist of this size.
+    """
+    if probs is not None and tokens.shape != probs.shape:  # probabilities of all tokens
+        listed = torch.cat([probs[:, :size], probs[:, size:].sum(1, keepdim=True)], 1)
+        return (tokens, listed), (tokens, probs[:, size:])
+    return (tokens.clamp(max=size), probs), ((tokens - size).clamp(min=-1), probs)
+
+
+def _as_tensor(tokens: Tokens) -> Tensor:
+    try:
+        return torch.as_tensor(tokens, device="cpu")
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"the shortlist is {tokens!r}; it must be a number of tokens, or a list of ids") from None
+
+
 def _check_shortlist(ids: Tensor, vocab_size: int) -> None:
-    if ids.ndim != 1 or not 1 <= len(ids) < vocab_size:
+    if ids.ndim != 1:
+        raise ValueError(f"the shortlist has shape {list(ids.shape)}; it must be a number of tokens, or a list of ids")
+    if not 1 <= len(ids) < vocab_size:
         raise ValueError(f"the shortlist has {ids.numel()} tokens; it must have 1 to {vocab_size - 1} of {vocab_size}")
     if ids.is_floating_point() or ids.min() < 0 or ids.max() >= vocab_size:
         raise ValueError(f"the shortlist holds {ids.min()} to {ids.max()}; its tokens must lie in 0..{vocab_size - 1}")
@@ -112,6 +148,8 @@ def best_shortlist(counts: Tensor | Sequence[int], mixtures: int, price: float |
         raise ValueError(
             f"counts hold {vocab_size} tokens seen {counts.sum():.0f} times; a shortlist needs seen tokens"
         )
+    if mixtures < 1:
+        raise ValueError(f"mixtures is {mixtures}; it must be at least 1")
     ordered, tokens = counts.sort(descending=True, stable=True)
     sizes = torch.arange(1, vocab_size)  # F
     uncovered = 1 - ordered.cumsum(0)[:-1] / ordered.sum()
@@ -130,14 +168,8 @@ class PartialLogProbs(NamedTuple):
     complete: Callable[[Tensor], None]  # fill in the missing ones of these rows [n]
 
 
-class ShortlistMixture(MixtureOfSoftmaxes):
-    """A mixture of softmaxes over the tokens of a shortlist and one softmax over the others; exact and normalized.
-
-    `shortlist` is F for the tokens 0 to F - 1, or their ids; `best_shortlist` finds them by counts. Everything else is
-    as in `MixtureOfSoftmaxes`. With one mixture it is an adaptive softmax of two levels.
-    """
-
-    options: ClassVar[tuple[str, ...]] = ("mixtures", "shortlist", "contexts")
+class ShortlistHead(MixtureOfSoftmaxes):
+    """What both mixtures over a shortlist share: its tokens, and a context h_0 of the softmax over the others."""
 
     def __init__(
         self,
@@ -165,16 +197,33 @@ class ShortlistMixture(MixtureOfSoftmaxes):
             softcap=softcap,
         )
         self.shortlist = Shortlist(shortlist, vocab_size)
-        others = float(vocab_size - len(self.shortlist))
+        self.tail_latent = Contexts(hidden_size, self.embedding_size, 1, contexts)  # of h_0
+        self.start_tail()
+
+    def start_tail(self) -> None:
+        """Make what else a head needs for its tail."""
+
+    def tail_context(self, hidden: Tensor) -> Tensor:
+        """The context h_0 [..., 1, d]."""
+        return self.dropout(self.tail_latent(hidden))  # type: ignore[no-any-return]
+
+
+class ShortlistMixture(ShortlistHead):
+    """A mixture of softmaxes over the tokens of a shortlist and one softmax over the others; exact and normalized.
+
+    `shortlist` is F for the tokens 0 to F - 1, or their ids; `best_shortlist` finds them by counts. Everything else is
+    as in `MixtureOfSoftmaxes`. With one mixture it is an adaptive softmax of two levels.
+    """
+
+    def start_tail(self) -> None:
+        """The tail symbol is as likely as all others together."""
+        others = torch.tensor([float(self.vocab_size - len(self.shortlist))])
         self.tail_weight = nn.Parameter(torch.zeros(1, self.embedding_size))
-        self.tail_bias = (
-            nn.Parameter(torch.tensor([others]).log()) if bias else None
-        )  # as likely as all others together
-        self.tail_latent = Contexts(hidden_size, self.embedding_size, 1, contexts)
+        self.tail_bias = None if self.bias is None else nn.Parameter(others.log())
 
     def tail_parts(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         """Context h_0 [..., 1, d] and log-prior 0 [..., 1] of the softmax over the tail."""
-        context = self.dropout(self.tail_latent(hidden))
+        context = self.tail_context(hidden)
         return context, context.new_zeros(context.shape[:-1])
 
     def shortlist_log_probs(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
@@ -182,16 +231,29 @@ class ShortlistMixture(MixtureOfSoftmaxes):
 
         The latter bounds log P of every token in the tail, so a search may leave out `tail_log_probs` where it is low.
         """
-        log_probs = layer_log_probs(self._mixture(), hidden)  # [..., F + 1]
+        bias = None if self.bias is None else self.shortlist.listed(self.bias)
+        log_probs = layer_log_probs(self._mixture(self.shortlist.listed(self.weight), bias), hidden)  # [..., F + 1]
         return log_probs[..., :-1], log_probs[..., -1]
 
     def tail_log_probs(self, hidden: Tensor) -> Tensor:
         """Log-probabilities of the other tokens [..., V - F], given that the token is one of them."""
-        return layer_log_probs(self._tail(), hidden)
+        bias = None if self.bias is None else self.shortlist.others(self.bias)
+        return layer_log_probs(self._tail(self.shortlist.others(self.weight), bias), hidden)
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         listed, tail = self.shortlist_log_probs(hidden)
         return self.shortlist.restore(torch.cat([listed, self.tail_log_probs(hidden) + tail[..., None]], -1))
+
+    def component_log_probs(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """Every softmax has its own probability of the tail, and shares the softmax over the tail with the others."""
+        contexts, log_prior = self.parts(hidden)
+        bias = None if self.bias is None else self.shortlist.listed(self.bias)
+        layer = self._mixture(self.shortlist.listed(self.weight), bias)
+        logits = soft_capped(F.linear(contexts, layer.weight, layer.bias), self.softcap)
+        listed, tail = torch.log_softmax(logits, -1, dtype=log_prior.dtype).tensor_split([-1], -1)  # [..., K, F | 1]
+        return log_prior, self.shortlist.restore(
+            torch.cat([listed, tail + self.tail_log_probs(hidden)[..., None, :]], -1)
+        )
 
     @torch.no_grad()
     def partial_log_probs(self, hidden: Tensor) -> Tensor | PartialLogProbs:
@@ -211,27 +273,32 @@ class ShortlistMixture(MixtureOfSoftmaxes):
 
         return PartialLogProbs(known, tail, self.vocab_size - len(self.shortlist), complete)
 
-    def _mixture(self) -> Layer:
-        """The mixture over the shortlist and the tail symbol."""
-        weight, bias = torch.cat([self.shortlist.listed(self.weight), self.tail_weight]), None
-        if self.bias is not None and self.tail_bias is not None:
-            bias = torch.cat([self.shortlist.listed(self.bias), self.tail_bias])
+    def _layers(self) -> tuple[Layer, Layer]:
+        """Both layers, by one split of the parameters: in the backward pass each part would else be as large as all."""
+        weight, other_weight = self.shortlist.split(self.weight)
+        bias, other_bias = (None, None) if self.bias is None else self.shortlist.split(self.bias)
+        return self._mixture(weight, bias), self._tail(other_weight, other_bias)
+
+    def _mixture(self, weight: Tensor, bias: Tensor | None) -> Layer:
+        """The mixture over the shortlist, of which weight [F, d] and bias [F] are, and the tail symbol."""
+        weight = torch.cat([weight, self.tail_weight])
+        if bias is not None and self.tail_bias is not None:
+            bias = torch.cat([bias, self.tail_bias])
         inner = [*self.prior.parameters(), *self.latent.parameters()]
         return Layer(self.parts, inner, [weight, bias], self.mixtures, Kernel, self.softcap)
 
-    def _tail(self) -> Layer:
-        """The softmax over the tail."""
-        weight = self.shortlist.others(self.weight)
-        bias = None if self.bias is None else self.shortlist.others(self.bias)
+    def _tail(self, weight: Tensor, bias: Tensor | None) -> Layer:
+        """The softmax over the tail, of which weight [V - F, d] and bias [V - F] are."""
         return Layer(self.tail_parts, [*self.tail_latent.parameters()], [weight, bias], 1, Kernel, self.softcap)
 
     def _fused(
         self, hidden: Tensor, targets: CheckedTargets, objective: Objective, per_token: bool
     ) -> tuple[Tensor, Tensor]:
-        mixture, tail = self._mixture(), self._tail()
-        listed, others = self._split_targets(targets)
+        mixture, tail = self._layers()
+        (tokens, probs, kept), size = self.shortlist.targets(targets), len(self.shortlist)
+        listed, others = (CheckedTargets(*part, kept) for part in split_targets(tokens, probs, size))
         # The tail symbol counts as often as all tokens that it stands for.
-        last = (self.vocab_size - len(self.shortlist) - 1) * objective.uniform
+        last = (self.vocab_size - size - 1) * objective.uniform
         loss, nll = fused(mixture, [hidden], listed, replace(objective, last=last), per_token)
         if objective.every_token:
             tail_loss, tail_nll = fused(tail, [hidden], others, objective, per_token)
@@ -240,19 +307,9 @@ class ShortlistMixture(MixtureOfSoftmaxes):
             tail_loss, tail_nll = fused(tail, [hidden], others, objective, per_token, pick=True)
         return loss + tail_loss, nll + tail_nll
 
-    def _split_targets(self, targets: CheckedTargets) -> tuple[CheckedTargets, CheckedTargets]:
-        """The targets for the mixture, in which one symbol stands for the tail, and for the softmax over the tail."""
-        size, (tokens, probs, _) = len(self.shortlist), targets
-        if probs is not None and tokens.shape != probs.shape:  # probabilities of all tokens
-            listed, others = self.shortlist.listed(probs.t()).t(), self.shortlist.others(probs.t()).t()
-            listed = torch.cat([listed, others.sum(1, keepdim=True)], 1)
-            return targets._replace(probs=listed), targets._replace(probs=others)
-        places = self.shortlist.place(tokens)
-        return targets._replace(tokens=places.clamp(max=size)), targets._replace(tokens=(places - size).clamp(min=-1))
-
     def _entropy(self, hidden: Tensor) -> Tensor:
         """That of shortlist and tail symbol, and that of the tail as often as the token is there."""
-        mixture, tail = self._mixture(), self._tail()
+        mixture, tail = self._layers()
         rows, mixture = given_parts(mixture, [hidden])
         in_tail = torch.full_like(hidden[:, 0], len(self.shortlist), dtype=torch.long)
         every = CheckedTargets(in_tail, None, torch.ones_like(in_tail, dtype=torch.bool))

@@ -13,6 +13,11 @@ if TYPE_CHECKING:
     from fastmos.tokenizers import Tokenizer
 
 
+def perplexity(nll: float) -> float:
+    """exp(NLL), without overflow."""
+    return math.exp(min(nll, 700.0))
+
+
 @dataclass(frozen=True)
 class LikelihoodReport:
     """Negative log-likelihood per word, in nats; the end of a line counts as a word.
@@ -30,7 +35,7 @@ class LikelihoodReport:
     @property
     def perplexity(self) -> float:
         """Per word."""
-        return math.exp(min(self.nll_per_word, 700.0))
+        return perplexity(self.nll_per_word)
 
 
 @dataclass

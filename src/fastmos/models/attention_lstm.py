@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from fastmos.data.batches import Batch
 from fastmos.errors import InputError
 from fastmos.heads.products import Linear, both_passes
+from fastmos.models.lstm import LSTM
 from fastmos.tokenizers import PAD
 
 
@@ -51,7 +52,7 @@ class AttentionLSTM(nn.Module):
         )
         self.embedding = nn.Embedding(target_vocab_size, embedding_size)
         fed = hidden_size if input_feeding else 0
-        self.decoder = nn.LSTM(embedding_size + fed, hidden_size, num_layers, batch_first=True, dropout=between)
+        self.decoder = LSTM(embedding_size + fed, hidden_size, num_layers, batch_first=True, dropout=between)
         self.combine = Linear(2 * hidden_size, hidden_size, bias=False)
 
     def forward(self, batch: Batch, state: None = None) -> tuple[Tensor, None]:

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from fastmos.data.batches import Batch
 from fastmos.heads.products import Linear
 from fastmos.models.language_model import LSTMState
+from fastmos.models.lstm import LSTM
 
 
 class Captioner(nn.Module):
@@ -35,7 +36,7 @@ class Captioner(nn.Module):
         self.image = Linear(feature_size, embedding_size)
         self.embedding = nn.Embedding(vocab_size, embedding_size)
         between = dropout if num_layers > 1 else 0.0
-        self.lstm = nn.LSTM(embedding_size, hidden_size, num_layers, batch_first=True, dropout=between)
+        self.lstm = LSTM(embedding_size, hidden_size, num_layers, batch_first=True, dropout=between)
 
     def forward(self, batch: Batch, state: None = None) -> tuple[Tensor, None]:
         inputs = torch.cat([self._image(batch), self._embed(batch.inputs)], 1)  # [B, 1 + T, E]

@@ -18,8 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from fastmos.data.batches import Batch
-from fastmos.heads import HeadOutput
-from fastmos.heads.loss import SmoothingKind
+from fastmos.errors import InputError
+from fastmos.heads import HeadOutput, SmoothingKind
+from fastmos.heads.packed import packed_copy, packed_head
+from fastmos.heads.products import can_pack
 from fastmos.tokenizers import PAD
 
 
@@ -59,6 +61,19 @@ class Generator(nn.Module):
 
     def reorder(self, state: Any, rows: Tensor, sentences: Tensor | None = None) -> Any:
         return self.body.reorder(state, rows, sentences)  # type: ignore[operator]
+
+
+def packed(model: Generator, int8: bool = False) -> Generator:
+    """The model for search on a CPU: a copy whose weights are laid out for their kernels, or rounded to 8 bits.
+
+    Its hypotheses are those of the model as it is now, in float32 to rounding. Packing takes as long as some steps.
+    """
+    weights = [parameter for parameter in model.parameters() if parameter.is_floating_point()]
+    if can_pack() and all(one.is_cpu and one.dtype == torch.float32 for one in weights):
+        return Generator(packed_copy(model.body, int8), packed_head(model.head, int8)).eval()
+    if int8:
+        raise InputError("int8 is for models of float32 on a CPU whose torch has oneDNN; leave it out here")
+    return model
 
 
 MEANT = {"scale", "tail_bias"}  # parameters of heads that start at values with a meaning, and keep them

@@ -6,6 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fastmos.data.batches import Batch
+from fastmos.models.lstm import LSTM
 
 
 class LSTMState(NamedTuple):
@@ -32,7 +33,7 @@ class LanguageModel(nn.Module):
         self.hidden_size, self.num_layers, self.dropout = hidden_size, num_layers, dropout
         self.embedding = nn.Embedding(vocab_size, embedding_size)
         between = dropout if num_layers > 1 else 0.0
-        self.lstm = nn.LSTM(embedding_size, hidden_size, num_layers, batch_first=True, dropout=between)
+        self.lstm = LSTM(embedding_size, hidden_size, num_layers, batch_first=True, dropout=between)
 
     def forward(self, batch: Batch, state: LSTMState | None = None) -> tuple[Tensor, LSTMState]:
         hidden, after = self._read(batch.inputs, None if batch.fresh else state)

@@ -13,46 +13,67 @@ from torch import Tensor, nn
 
 from fastmos.data.batches import Batch
 from fastmos.errors import InputError
-from fastmos.heads.products import Linear
+from fastmos.heads.products import Linear, PackedProduct
 from fastmos.tokenizers import PAD
 
 Norm = Literal["post", "pre"]
-FIRST_SLOTS = 64  # of a cache, which doubles when full
+FIRST_SLOTS = 64  # of a cache
+ALIGNED = 16  # of as many keys, or a multiple, a softmax takes a tenth of the time that one key less takes
+POSITIONS = 256  # whose sinusoids are kept, at first
 
 
 class Attention(nn.Module):
     """Queries of one text attend to keys and values of another, in several heads."""
 
+    joint: PackedProduct | None = None  # of a copy for search
+
     def __init__(self, hidden_size: int, num_heads: int, dropout: float) -> None:
         super().__init__()
-        self.num_heads, self.dropout = num_heads, dropout
+        self.num_heads, self.head_size, self.dropout = num_heads, hidden_size // num_heads, dropout
         self.query = Linear(hidden_size, hidden_size)
         self.key_value = Linear(hidden_size, 2 * hidden_size)
         self.out = Linear(hidden_size, hidden_size)
 
-    def keys_values(self, x: Tensor) -> Tensor:
-        pairs: Tensor = self.key_value(x).unflatten(2, (2, self.num_heads, -1))  # [B, S, 2, H, D/H]
-        return pairs.permute(2, 0, 3, 1, 4)  # [2, B, H, S, D/H]
+    def pack_(self, int8: bool) -> None:
+        """Make queries, keys and values of one text by one product."""
+        weight = torch.cat([self.query.weight, self.key_value.weight])
+        self.joint = PackedProduct(weight, torch.cat([self.query.bias, self.key_value.bias]), int8)
 
-    def forward(self, x: Tensor, keys_values: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
-        query = self.query(x).unflatten(2, (self.num_heads, -1)).transpose(1, 2)  # [B, H, T, D/H]
-        keys, values = keys_values
+    def queries(self, x: Tensor) -> Tensor:
+        return self._heads(self.query(x))[0]  # [B, H, T, D/H]
+
+    def keys_values(self, x: Tensor) -> Tensor:
+        return self._heads(self.key_value(x))  # [2, B, H, S, D/H]
+
+    def of_one_text(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Its queries, and its keys and values."""
+        if self.joint is None:
+            return self.queries(x), self.keys_values(x)
+        all_three = self._heads(self.joint(x))  # [3, B, H, T, D/H]
+        return all_three[0], all_three[1:]
+
+    def _heads(self, x: Tensor) -> Tensor:
+        """Several [B, T, D] side by side, cut into heads [.., B, H, T, D/H]."""
+        return x.view(*x.shape[:2], -1, self.num_heads, self.head_size).permute(2, 0, 3, 1, 4)
+
+    def forward(self, queries: Tensor, keys_values: Tensor, mask: Tensor | None = None, causal: bool = False) -> Tensor:
+        keys, values = keys_values.unbind()
         dropout = self.dropout if self.training else 0.0
-        read = F.scaled_dot_product_attention(query, keys, values, mask, dropout, causal)  # [B, H, T, D/H]
+        read = F.scaled_dot_product_attention(queries, keys, values, mask, dropout, causal)  # [B, H, T, D/H]
         return self.out(read.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]  # [B, T, D]
 
 
 class Slots(NamedTuple):
-    """One layer's part of a cache, of which the first `used` slots are filled."""
+    """One layer's part of a cache."""
 
     keys_values: Tensor  # [2, B, H, C, D/H]
     used: int
 
     def append(self, new: Tensor) -> Tensor:
-        """Fill the next slots, and give all filled ones."""
+        """Fill the next slots, and give all filled ones, and some empty ones that make them a multiple of `ALIGNED`."""
         end = self.used + new.shape[3]
         self.keys_values[:, :, :, self.used : end] = new
-        return self.keys_values[:, :, :, :end]
+        return self.keys_values[:, :, :, : aligned(end)]
 
 
 class Layer(nn.Module):
@@ -78,16 +99,18 @@ class Layer(nn.Module):
         return self.norms[sublayer](x) if self.norm == "pre" else x
 
     def after(self, x: Tensor, change: Tensor, sublayer: int) -> Tensor:
-        x = x + F.dropout(change, self.dropout, self.training)
+        x = x + (F.dropout(change, self.dropout) if self.training else change)
         return self.norms[sublayer](x) if self.norm == "post" else x
 
     def feed_forward(self, x: Tensor) -> Tensor:
-        inner = F.dropout(torch.relu(self.wide(self.before(x, -1))), self.ffn_dropout, self.training)
+        inner = torch.relu(self.wide(self.before(x, -1)))
+        if self.training:
+            inner = F.dropout(inner, self.ffn_dropout)
         return self.after(x, self.narrow(inner), -1)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        y = self.before(x, 0)  # [B, S, D]
-        return self.feed_forward(self.after(x, self.own(y, self.own.keys_values(y), mask), 0))
+        queries, keys_values = self.own.of_one_text(self.before(x, 0))  # [B, H, S, D/H]
+        return self.feed_forward(self.after(x, self.own(queries, keys_values, mask), 0))
 
 
 class DecoderLayer(Layer):
@@ -102,13 +125,12 @@ class DecoderLayer(Layer):
     def forward(  # type: ignore[override]
         self, x: Tensor, source: Tensor, source_mask: Tensor, past: Slots | None = None, mine: Tensor | None = None
     ) -> Tensor:
-        y = self.before(x, 0)
-        keys_values = self.own.keys_values(y)
+        queries, keys_values = self.own.of_one_text(self.before(x, 0))
         if past is None:
-            x = self.after(x, self.own(y, keys_values, causal=True), 0)
+            x = self.after(x, self.own(queries, keys_values, causal=True), 0)
         else:
-            x = self.after(x, self.own(y, past.append(keys_values), mine), 0)
-        x = self.after(x, self.source(self.before(x, 1), source, source_mask), 1)
+            x = self.after(x, self.own(queries, past.append(keys_values), mine), 0)
+        x = self.after(x, self.source(self.source.queries(self.before(x, 1)), source, source_mask), 1)
         return self.feed_forward(x)
 
 
@@ -120,14 +142,17 @@ class TransformerState(NamedTuple):
     """
 
     source: Tensor  # [layers, 2, B, H, S, D/H]
-    source_mask: Tensor  # [B, 1, 1, S] True at source tokens
-    cache: Tensor  # [layers, 2, B, H, C, D/H], C >= used
-    mine: Tensor  # [N, used]
+    source_bias: Tensor  # [B, 1, 1, S] 0 at source tokens, -inf elsewhere: added to the scores of attention
+    cache: Tensor  # [layers, 2, B, H, C, D/H]
+    mine: Tensor  # [N, C] 0 at the slots of a row's own past, -inf elsewhere
+    used: int  # slots that are filled
     position: int
 
 
 class Transformer(nn.Module):
     """Encoder and decoder with `num_layers` each. Base: 512, 2048, 8 heads, 6 layers; big: 1024, 4096, 16, 6."""
+
+    positions: Tensor  # [positions, D] their sinusoids
 
     def __init__(
         self,
@@ -155,6 +180,7 @@ class Transformer(nn.Module):
         self.hidden_size, self.num_heads, self.num_layers, self.dropout = hidden_size, num_heads, num_layers, dropout
         self.embedding = nn.Embedding(target_vocab_size, hidden_size)
         self.source_embedding = self.embedding if share_embeddings else nn.Embedding(source_vocab_size, hidden_size)
+        self.register_buffer("positions", sinusoids(torch.arange(POSITIONS), hidden_size), persistent=False)
 
         sizes = (hidden_size, ffn_size, num_heads, dropout, ffn_dropout, norm)
         self.encoder = nn.ModuleList(Layer(*sizes) for _ in range(num_layers))
@@ -181,31 +207,34 @@ class Transformer(nn.Module):
 
     def start(self, batch: Batch) -> TransformerState:
         memory, source_mask = self._encode(batch)
+        more = aligned(memory.shape[1]) - memory.shape[1]
+        memory, source_mask = F.pad(memory, (0, 0, 0, more)), F.pad(source_mask, (0, more))
         source = torch.stack([layer.source.keys_values(memory) for layer in self._decoder()])
         shape = (self.num_layers, 2, len(memory), self.num_heads, FIRST_SLOTS, self.hidden_size // self.num_heads)
-        mine = source_mask.new_zeros(len(memory), 0)
-        return TransformerState(source, source_mask, memory.new_empty(shape), mine, 0)
+        source_bias = memory.new_zeros(source_mask.shape).masked_fill_(~source_mask, -torch.inf)
+        mine = memory.new_full((len(memory), FIRST_SLOTS), -torch.inf)
+        return TransformerState(source, source_bias, memory.new_zeros(shape), mine, 0, 0)
 
     def step(self, tokens: Tensor, state: TransformerState) -> tuple[Tensor, TransformerState]:
-        source, source_mask, cache, mine, position = state
-        sentences, rows = source.shape[2], len(tokens) // source.shape[2]  # rows of each sentence
-        used = mine.shape[1]
-        while used + rows > cache.shape[4]:
-            cache = torch.cat([cache, torch.empty_like(cache)], 4)
-        self_slot = torch.eye(rows, dtype=torch.bool, device=tokens.device).repeat(sentences, 1)
-        mine = torch.cat([mine, self_slot], 1)  # [N, used + rows]
-        mask = mine.view(sentences, 1, rows, -1)
+        sentences, rows = state.source.shape[2], len(tokens) // state.source.shape[2]  # rows of each sentence
+        while state.used + rows > state.cache.shape[4]:
+            state = _with_room(state, rows)
+        source, source_bias, cache, mine, used, position = state
+        slots = mine.view(sentences, 1, rows, -1)
+        slots[..., used : used + rows] = slots.new_full((rows, rows), -torch.inf).fill_diagonal_(0)
+        slots = slots[..., : aligned(used + rows)]
         x = self._embed(self.embedding, tokens.view(sentences, rows), position)  # [B, rows, D]
         for index, layer in enumerate(self._decoder()):
-            x = layer(x, source[index], source_mask, Slots(cache[index], used), mask)
-        return self.decoder_norm(x).flatten(0, 1), TransformerState(source, source_mask, cache, mine, position + 1)
+            x = layer(x, source[index], source_bias, Slots(cache[index], used), slots)
+        state = TransformerState(source, source_bias, cache, mine, used + rows, position + 1)
+        return self.decoder_norm(x).flatten(0, 1), state
 
     def reorder(self, state: TransformerState, rows: Tensor, sentences: Tensor | None = None) -> TransformerState:
-        source, source_mask, cache, mine, position = state
+        source, source_bias, cache, mine, used, position = state
         if sentences is not None:
             source, cache = _select(source, sentences), _select(cache, sentences)
-            source_mask = source_mask.index_select(0, sentences)
-        return TransformerState(source, source_mask, cache, mine.index_select(0, rows), position)
+            source_bias = source_bias.index_select(0, sentences)
+        return TransformerState(source, source_bias, cache, mine.index_select(0, rows), used, position)
 
     def _encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         assert batch.source is not None, "this model translates: its batches need a source"
@@ -221,9 +250,29 @@ class Transformer(nn.Module):
     def _embed(self, embedding: nn.Module, tokens: Tensor, position: int | None = None) -> Tensor:
         """Embedded tokens [B, T] at positions 0..T-1, or all at one position."""
         first, last = (0, tokens.shape[1]) if position is None else (position, position + 1)
+        if last > len(self.positions):
+            self.positions = sinusoids(torch.arange(2 * last, device=tokens.device), self.hidden_size)
         x = embedding(tokens) * math.sqrt(self.hidden_size)
-        x = x + sinusoids(torch.arange(first, last, device=tokens.device), self.hidden_size).to(x.dtype)
-        return F.dropout(x, self.dropout, self.training)
+        x = x + self.positions[first:last].to(x.dtype)
+        return F.dropout(x, self.dropout) if self.training else x
+
+
+def _with_room(state: TransformerState, rows: int) -> TransformerState:
+    """The same with more empty slots: those that no row has in its past any more, or else twice as many."""
+    source, source_bias, cache, mine, _, position = state
+    layers, two, sentences, heads, size, _ = cache.shape
+    needed = (mine.view(sentences, -1, size) == 0).any(1)  # [B, C] by any row
+    kept = int(needed.sum(1).max())
+    if 4 * kept > 3 * size or kept + rows > size:
+        cache, mine = F.pad(cache, (0, 0, 0, size)), F.pad(mine, (0, size), value=-torch.inf)
+        return TransformerState(source, source_bias, cache, mine, state.used, position)
+    slots = needed.byte().sort(dim=1, descending=True, stable=True).indices[:, :kept]  # [B, kept]
+    first = torch.arange(0, layers * two * sentences * heads * size, size, device=slots.device)  # of each head's slots
+    places = first.view(-1, sentences, heads, 1) + slots[:, None]
+    cache[..., :kept, :] = cache.reshape(-1, cache.shape[5])[places.flatten()].view(*cache.shape[:4], kept, -1)
+    rows_of_each = len(mine) // sentences
+    mine = mine.gather(1, slots.repeat_interleave(rows_of_each, 0))
+    return TransformerState(source, source_bias, cache, F.pad(mine, (0, size - kept), value=-torch.inf), kept, position)
 
 
 def _select(memory: Tensor, sentences: Tensor) -> Tensor:
@@ -233,6 +282,11 @@ def _select(memory: Tensor, sentences: Tensor) -> Tensor:
     moved = (sentences != torch.arange(len(sentences), device=sentences.device)).nonzero()[:, 0]
     memory[:, :, moved] = memory[:, :, sentences[moved]]
     return memory[:, :, : len(sentences)]
+
+
+def aligned(count: int) -> int:
+    """The next multiple of `ALIGNED`."""
+    return -(-count // ALIGNED) * ALIGNED
 
 
 def sinusoids(positions: Tensor, hidden_size: int) -> Tensor:

@@ -40,6 +40,7 @@ class Curve:
     look: Look
     spreads: Sequence[float | None] = ()  # of each point, drawn as error bars
     marks: bool = False  # a dot on each point
+    joined: bool = True  # by a line from point to point
 
 
 @dataclass(frozen=True)
@@ -139,7 +140,9 @@ def _finite(curve: Curve, log: bool) -> Curve:
         for point, spread in _with_spreads(curve)
         if all(map(math.isfinite, point)) and (point[1] > 0 or not log)
     ]
-    return Curve(curve.name, [point for point, _ in kept], curve.look, [spread for _, spread in kept], curve.marks)
+    return Curve(
+        curve.name, [point for point, _ in kept], curve.look, [spread for _, spread in kept], curve.marks, curve.joined
+    )
 
 
 def _with_spreads(curve: Curve) -> list[tuple[tuple[float, float], float | None]]:
@@ -194,7 +197,7 @@ def _curve(curve: Curve, x: Axis, y: Axis, ghost: bool) -> list[str]:
     kind = "line ghost" if ghost else f"line {curve.look.color}"
     dash = f' stroke-dasharray="{curve.look.dash}"' if curve.look.dash and not ghost else ""
     path = "L".join(f"{a:.1f} {b:.1f}" for a, b in places)
-    parts = [f'<path class="{kind}"{dash} d="M{path}"/>'] if len(places) > 1 else []
+    parts = [f'<path class="{kind}"{dash} d="M{path}"/>'] if len(places) > 1 and curve.joined else []
     for (a, b), (point, spread) in zip(places, _with_spreads(curve), strict=True):
         if spread:
             ends = y.place(point[1] - spread), y.place(point[1] + spread)

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from fastmos.metrics.likelihood import perplexity
 from fastmos.report.charts import Bars, Curve, Look, bar_chart, grid, line_chart, named_at_ends
 from fastmos.reproduce.measurements import MEASUREMENTS
 from fastmos.reproduce.records import Result, figure_at, number
-from fastmos.reproduce.summary import SuiteTable, perplexity
+from fastmos.reproduce.summary import SuiteTable
 
 Looks = Mapping[str, Look]
 # Scores of validations, of which the first that a run has is drawn: key, label, factor to the table's unit.
@@ -103,16 +104,22 @@ def mixtures_figures(tables: Sequence[SuiteTable], results: Sequence[Result], co
         points = []
         for line in table.lines:
             if (score := _mean(line.ours.get(column))) is not None:
-                points.append((line.softmaxes, score, line.ours[column].spread, line.run))
+                points.append((line.softmaxes, score, line.ours[column].spread, line.run, line.ours[column].count))
         points.sort(key=lambda point: point[0])
         if not points:
             continue
         best = max(points, key=lambda point: point[1])
-        places = [(softmaxes, score) for softmaxes, score, _, _ in points]
-        curve = Curve("", places, colors.get(best[3], Look(0)), [spread for _, _, spread, _ in points], marks=True)
+        places = [(softmaxes, score) for softmaxes, score, *_ in points]
+        known = max((spread for _, _, spread, *_ in points if spread is not None), default=None)
+        spreads = [known if spread is None else spread for _, _, spread, *_ in points]
+        alone = any(count == 1 for *_, count in points)  # a line would read a course into single runs
+        curve = Curve("", places, colors.get(best[3], Look(0)), spreads, marks=True, joined=not alone)
         about = "; ".join(f"{softmaxes:g} softmaxes: {score:.2f}" for softmaxes, score in places)
         chart = line_chart([curve], about, "softmaxes", column, x_ticks=[place for place, _ in places])
-        spread = " Bars: the spread over seeds." if any(curve.spreads) else ""
+        spread = " Bars: the spread over seeds" if any(curve.spreads) else ""
+        spread += (
+            "; of a point with one seed the largest that is known here." if spread and alone else "." * bool(spread)
+        )
         text = f"{column} by the number of softmaxes ({table.scale}).{spread}"
         drawn.append(figure(table.title, chart, text, sources_of(table, results)))
     return drawn

@@ -20,10 +20,15 @@ def markdown(tables: Sequence[SuiteTable], results: Sequence[Result]) -> str:
 
 def _section(table: SuiteTable, sources: Sequence[Result]) -> str:
     in_paper = [column for column in table.columns if any(line.paper.get(column) for line in table.lines)]
+    ours, paper = (side.removeprefix("ours") for side in table.sides)
     heads = [""]
     for column in table.columns:
-        heads += [column, "paper"] if column in in_paper else [column]
-    lines = [heads, ["---"] * len(heads), *(_cells(line, table.columns, in_paper) for line in table.lines)]
+        heads += [f"{column}{ours}", paper] if column in in_paper else [column]
+    lines = [
+        [_plain(head) for head in heads],
+        ["---"] * len(heads),
+        *(_cells(line, table.columns, in_paper) for line in table.lines),
+    ]
     parts = [
         f"## {table.title} ({table.suite}, {table.scale})",
         "\n".join(f"| {' | '.join(line)} |" for line in lines),

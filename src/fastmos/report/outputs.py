@@ -7,6 +7,7 @@ from typing import Any
 
 from fastmos.report.figures import Looks, by_scale, key, one_of_each, origin
 from fastmos.report.runs import texts_of
+from fastmos.report.tables import missing
 from fastmos.reproduce.records import Result
 
 OPEN = 3  # outputs that are unfolded
@@ -29,8 +30,11 @@ def outputs_section(runs: Sequence[Result], colors: Looks) -> str:
         }
         about = (
             f"The first lines of the {'validation' if split == 'valid' else split} set. Underlined: differs from the "
+            "first of these models."
         )
-        parts.append(f"<h3>{escape(scale)}</h3><p>{about}first of these models.</p>")
+        parts.append(
+            f"<h3>{escape(scale)}</h3><p>{about}</p>{_unread(shown[0], split) if not any(given.values()) else ''}"
+        )
         for place, title in enumerate(texts[0]):
             rows = [
                 f'<div class="given"><dt>{kind}</dt><dd>{escape(lines[title])}</dd></div>'
@@ -48,6 +52,14 @@ def outputs_section(runs: Sequence[Result], colors: Looks) -> str:
             )
         parts.append(origin(shown))
     return "".join(parts)
+
+
+def _unread(run: Result, split: str) -> str:
+    """Says why no sources and references are shown."""
+    data = run.part("config").get("data")
+    files = data.get(split) if isinstance(data, Mapping) else None
+    name = files.get("target") if isinstance(files, Mapping) else None
+    return missing(f"Sources and references are missing: {name} cannot be read here.") if name else ""
 
 
 def _split(run: Result) -> str:

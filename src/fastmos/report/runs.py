@@ -5,18 +5,23 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from fastmos.config import METRICS, Config, data_path
+from fastmos.config import TASKS, Config, data_path, load_class
 from fastmos.errors import InputError
 from fastmos.files import read_lines
+from fastmos.metrics.likelihood import perplexity
 from fastmos.reproduce.evaluation import OUTPUTS, run_length, validations
 from fastmos.reproduce.records import FORMAT, read_log
-from fastmos.reproduce.summary import aligned, perplexity
+from fastmos.reproduce.summary import aligned
 from fastmos.run_folder import RunFolder
-from fastmos.vision.captions import read_captions
+from fastmos.tasks import Task
+from fastmos.tasks.base import Texts
 
-Outputs = list[str] | dict[str, str]  # in order, or by image
-
-METRIC_KEYS = {"bleu": ("bleu", 1), "nll": ("nll_per_word", 1), "cider": ("cider", 100), "bleu_4": ("bleu_4", 100)}
+# Metric of early stopping -> how scores name it, and how it is printed.
+SHOWN = {
+    "bleu": {"bleu": ("BLEU {:.2f}", 1), "bleu_4": ("BLEU-4 {:.2f}", 100)},
+    "nll": {"nll_per_word": ("NLL per word {:.4f}", 1)},
+    "cider": {"cider": ("CIDEr {:.2f}", 100)},
+}
 
 
 def run_folders(path: Path) -> list[Path]:
@@ -55,13 +60,11 @@ def head_label(head: Any) -> str:
 
 def best_score(record: dict[str, Any]) -> str:
     """The metric of early stopping at the best validation."""
-    config = record["config"]
-    metric: str = config["training"]["early_stopping_metric"]
-    captioning_bleu = metric == "bleu" and config["task"] == "captioning"
-    key, factor = METRIC_KEYS["bleu_4" if captioning_bleu else metric]
-    value = record["scores"].get("valid", {}).get(key)
-    label = "BLEU-4" if captioning_bleu else METRICS[metric]
-    return "not validated" if value is None else f"{label} {factor * value:.{4 if metric == 'nll' else 2}f}"
+    scores = record["scores"].get("valid", {})
+    for key, (form, factor) in SHOWN[record["config"]["training"]["early_stopping_metric"]].items():
+        if scores.get(key) is not None:
+            return form.format(factor * scores[key])
+    return "not validated"
 
 
 def run_record_of(folder: Path, name: str) -> dict[str, Any]:
@@ -81,28 +84,34 @@ def run_record_of(folder: Path, name: str) -> dict[str, Any]:
         "parameters": about.get("parameters"),
         **run_length(log),
         "curve": validations(log),
-        "losses": [
-            {key: line[key] for key in ("step", "epoch", "loss") if key in line} for line in log if "loss" in line
-        ],
+        "losses": losses(log, config.training.log_every),
         "scores": {"valid": best} if best else {},
         "outputs": _outputs(where, config, base, int(best.get("step", 0))),
     }
 
 
-def _outputs(where: RunFolder, config: Config, base: Path, step: int) -> dict[str, Outputs]:
+def losses(log: Sequence[Mapping[str, Any]], log_every: int) -> list[dict[str, Any]]:
+    """The training loss by step, without lines about a few steps before a validation, which are mostly noise."""
+    rows = [{key: line[key] for key in ("step", "epoch", "loss") if key in line} for line in log if "loss" in line]
+    before = [0, *(row.get("step", 0) for row in rows)]
+    long = [row for row, last in zip(rows, before, strict=False) if 2 * (row.get("step", 0) - last) >= log_every]
+    return long or rows
+
+
+def _outputs(where: RunFolder, config: Config, base: Path, step: int) -> dict[str, Texts]:
     """The first outputs of a validation, with their sources and references."""
     path = where.validation / f"step-{step:08d}.txt"
     if not path.is_file():
         return {}
     texts = texts_of(config.model_dump(mode="json"), "valid", base)
-    outputs: Outputs = list(read_lines(path))[:OUTPUTS]
+    outputs: Texts = list(read_lines(path))[:OUTPUTS]
     references = texts.get("reference")
     if isinstance(references, dict):  # captions: by image
         outputs = dict(zip(references, outputs, strict=False))
     return {"valid": outputs, **{kind: _first(lines) for kind, lines in texts.items()}}
 
 
-def texts_of(config: Mapping[str, Any], split: str, base: Path | None = None) -> dict[str, Outputs]:
+def texts_of(config: Mapping[str, Any], split: str, base: Path | None = None) -> dict[str, Texts]:
     """Sources and references of a split, as far as its files are here; without `base`, those of absolute paths."""
     try:
         files = config["data"][split]
@@ -111,16 +120,13 @@ def texts_of(config: Mapping[str, Any], split: str, base: Path | None = None) ->
         )
         if target is None or not (base or target.is_absolute()):
             return {}
-        if config["task"] == "captioning":
-            captions = read_captions(target, split, source)
-            return {"reference": {image: " / ".join(lines) for image, lines in captions.items()}}
-        sources = {"source": list(read_lines(source))} if source else {}
-        return {**sources, "reference": list(read_lines(target))}
+        task: type[Task] = load_class(TASKS[config["task"]])
+        return task.texts(split, source, target)
     except (InputError, KeyError, TypeError, OSError):  # files that are not here, or a config changed by hand
         return {}
 
 
-def _first(lines: Outputs) -> Outputs:
+def _first(lines: Texts) -> Texts:
     return dict(islice(lines.items(), OUTPUTS)) if isinstance(lines, dict) else lines[:OUTPUTS]
 
 

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 
+from fastmos.metrics.likelihood import perplexity
 from fastmos.report.figures import Looks, by_scale, key, origin, sources_of
 from fastmos.report.runs import head_label
 from fastmos.reproduce.measurements import COST
 from fastmos.reproduce.records import Result, figure_at, number
-from fastmos.reproduce.summary import HOW_TO_READ, Cell, SuiteTable, percent, perplexity, shown
+from fastmos.reproduce.summary import HOW_TO_READ, Cell, SuiteTable, percent, shown
 
 # Columns of the table of runs, those that tell most first: head, where its figure lies in a run, how it is shown.
 RUN_COLUMNS: tuple[tuple[str, tuple[str, ...], Callable[[float], str]], ...] = (
@@ -97,7 +98,7 @@ def suite_table(suite: SuiteTable, colors: Looks) -> str:
             continue
         if kind == "ours":
             groups.append(f'<th scope="colgroup" colspan="2">{escape(column)}</th>')
-        under.append(head(place, kind, looks[column]))
+        under.append(head(place, dict(zip(("ours", "paper"), suite.sides, strict=True))[kind], looks[column]))
     lines = []
     for line in suite.lines:
         cells = [f'><th scope="row">{key(line.name, colors, line.run)}</th>']

@@ -11,6 +11,7 @@ from fastmos.inference.inside import look_inside
 from fastmos.inference.run import Run, average, load
 from fastmos.metrics import bleu
 from fastmos.metrics.significance import bleu_statistics
+from fastmos.reproduce.frequency import by_frequency
 from fastmos.reproduce.records import header, read_log
 from fastmos.reproduce.scales import Scale
 from fastmos.run_folder import RunFolder
@@ -36,6 +37,7 @@ def run_record(
     scores: dict[str, Any] = {split: {**found.record(), **found.speed()} for split, found in evaluations.items()}
     if word_model is not None and (run.config.task, run.config.tokenizers.target.type) == ("translation", "bpe"):
         scores["valid_without_oov"] = _without_oov(run, word_model, evaluations["valid"].outputs or [])
+    shown = shown_outputs(evaluations["test"])
     return {
         **header("run", scale.name, run.config.training.seed),
         "name": name,
@@ -46,8 +48,9 @@ def run_record(
         **run_length(log),
         "curve": validations(log),
         "scores": scores,
+        "by_frequency": by_frequency(run),
         "statistics": {split: line_statistics(run, split, found) for split, found in evaluations.items()},
-        "outputs": {"test": shown_outputs(evaluations["test"])},
+        "outputs": {} if shown is None else {"test": shown},
         "inside": look_inside(run, scale.sentence).record() if run.config.task == "translation" else None,
     }
 

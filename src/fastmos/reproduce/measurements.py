@@ -33,6 +33,24 @@ def _ranks(plans: Sequence[Plan], scale: Scale, runs: Path) -> dict[str, Any]:
     return rank_record(plans, scale, runs)
 
 
+def _decoding(plans: Sequence[Plan], scale: Scale, runs: Path) -> dict[str, Any]:
+    from fastmos.reproduce.decoding import decoding_record
+
+    return decoding_record(plans, scale, runs)
+
+
+def _gradients(plans: Sequence[Plan], scale: Scale, runs: Path) -> dict[str, Any]:
+    from fastmos.reproduce.gradient import gradient_record
+
+    return gradient_record(plans, scale, runs)
+
+
+def _coherence(plans: Sequence[Plan], scale: Scale, runs: Path) -> dict[str, Any]:
+    from fastmos.reproduce.coherence import coherence_record
+
+    return coherence_record(plans, scale, runs)
+
+
 COST = Measurement(
     "cost",
     "time and memory",
@@ -48,8 +66,17 @@ COST = Measurement(
 RANK = Measurement(
     "rank",
     "ranks",
-    {"rank": ("rank",), "bound": ("bound",), "parameters": ("parameters",)},
+    {"rank": ("rank",), "bound": ("bound",)},
     _ranks,
     needs_weights=True,
 )
-MEASUREMENTS = (COST, RANK)
+DECODING = Measurement("decoding", "decoding speed", {"ms a sentence": ("ms",)}, _decoding, needs_weights=True)
+GRADIENT = Measurement(
+    "gradient",
+    "shares of the gradient",
+    {"gradient, %": ("hidden", "percent"), "through contexts, %": ("contexts", "percent")},
+    _gradients,
+    needs_weights=True,
+)
+COHERENCE = Measurement("coherence", "similarity of words", {"similarity": ("mean",)}, _coherence)
+MEASUREMENTS = (COST, RANK, DECODING, GRADIENT, COHERENCE)

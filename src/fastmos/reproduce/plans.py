@@ -15,13 +15,18 @@ from fastmos.config.tokenizers import Words
 from fastmos.reproduce.scales import MAIN, Changes, Scale, base_config
 from fastmos.tables.rounds import TableLearning
 
-TokenizerName = Literal["words", "frequent", "bpe", "hybrid", "lightrnn", "frequency", "random"]
+TokenizerName = Literal[
+    "words", "frequent", "bpe", "hybrid", "lightrnn", "hybrid-half", "lightrnn-half", "frequency", "random"
+]
+Layout = Literal["neighbors", "random"]
 LABELS: dict[str, str] = {
     "words": "words",
     "frequent": "words",
     "bpe": "BPE",
     "hybrid": "Hybrid-LightRNN",
     "lightrnn": "LightRNN",
+    "hybrid-half": "Hybrid-LightRNN (random start, half)",
+    "lightrnn-half": "LightRNN (random start, half)",
     "frequency": "table by frequency",
     "random": "table at random",
 }
@@ -37,12 +42,11 @@ class Row:
     vocab: int = 0  # which of the scale's vocabulary sizes
     head: str = ""  # type of head in the config; empty: softmax or mos, by the mixtures
     head_options: Mapping[str, Any] = field(default_factory=dict)  # its other keys
-    wide: bool = False  # as large as it takes to have the parameters of nine softmaxes
+    wide: bool = False  # with the hidden size that gives it the parameters of nine softmaxes
     base: str = MAIN  # of the scale
     learning_rate_factor: float = 1.0  # on the base's
     without_oov: bool = False  # shown with its out-of-vocabulary words as unk
-    translation: Mapping[str, str] = field(default_factory=dict)  # the paper's figures by column,
-    captioning: Mapping[str, str] = field(default_factory=dict)  # for either task
+    paper: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # its figures: task -> column -> figure
 
     @property
     def softmaxes(self) -> int:
@@ -62,12 +66,15 @@ class TablePlan:
     language: str
     lowercase: bool
     learning: TableLearning
+    layout: Layout = "neighbors"  # where learning starts
 
     @property
     def id(self) -> str:
-        """Of all values; those of learning that are the default do not count, as in `config_id`."""
-        learning = self.learning.model_dump(mode="json", exclude_defaults=True)
-        return digest({**asdict(self), "learning": learning})
+        """Of all values; those of layout and learning that are the default do not count, as in `config_id`."""
+        values = {**asdict(self), "learning": self.learning.model_dump(mode="json", exclude_defaults=True)}
+        if self.layout == "neighbors":
+            del values["layout"]
+        return digest(values)
 
     @property
     def path(self) -> str:
@@ -96,18 +103,24 @@ class Plan:
 
 def plan(row: Row, scale: Scale, seed: int = 1) -> Plan:
     """What a row trains at a scale."""
-    config = base_config(scale, row.base)
+    of_tokenizer = row.base == MAIN and row.tokenizer in scale.bases  # a base for all rows with this tokenizer
+    config = base_config(scale, str(row.tokenizer) if of_tokenizer else row.base)
     changes: dict[str, Any] = {"head": _head(row, scale), "training": {"seed": seed}}
     if row.learning_rate_factor != 1.0:
         rate = config.training.learning_rate * row.learning_rate_factor
         changes["training"]["learning_rate"] = float(f"{rate:.3g}")
     if row.wide:
-        changes["model"] = {"hidden_size": scale.wide}
+        changes["model"] = {"hidden_size": scale.wide[wide_key(row)]}
     table = None
     if row.tokenizer is not None:
         target, table = _target(row, scale, config)
         changes["tokenizers"] = {"target": target}
     return Plan(_name(row, scale), changed(config, changes), table)
+
+
+def wide_key(row: Row) -> str:
+    """Of a row in a scale's `wide`."""
+    return f"{row.tokenizer} {row.head or 'softmax'}"
 
 
 def _head(row: Row, scale: Scale) -> Changes:
@@ -120,7 +133,9 @@ def _name(row: Row, scale: Scale) -> str:
     """Without the suite's own words, since suites share runs."""
     labels = {"": "one softmax" if row.mixtures == 1 else f"{row.mixtures} softmaxes", "moc": "mixed contexts"}
     tokenizer = row.name if row.tokenizer is None else f"{LABELS[row.tokenizer]}, {vocab_size(row, scale):,} tokens"
-    return f"{tokenizer}, {labels.get(row.head, f'{row.head} of {row.mixtures}')}{', wide' if row.wide else ''}"
+    others = [", wide"] if row.wide else []
+    others += [f", {row.base}"] if row.base != MAIN and row.tokenizer is not None else []
+    return f"{tokenizer}, {labels.get(row.head, f'{row.head} of {row.mixtures}')}{''.join(others)}"
 
 
 def vocab_size(row: Row, scale: Scale) -> int:
@@ -129,7 +144,7 @@ def vocab_size(row: Row, scale: Scale) -> int:
         return scale.words
     if row.tokenizer == "frequent":
         return scale.frequent or scale.words
-    if row.tokenizer in ("bpe", "hybrid"):
+    if row.tokenizer in ("bpe", "hybrid", "hybrid-half"):
         return scale.vocab_sizes[row.vocab]
     return 2 * (math.isqrt(scale.words - 1) + 1)  # a table alone
 
@@ -142,7 +157,8 @@ def _target(row: Row, scale: Scale, config: Config) -> tuple[Changes, TablePlan 
     if row.tokenizer in ("frequency", "random"):
         return {"type": "table", "vocab_size": size, "words": scale.words, "layout": row.tokenizer}, None
     words = word_model(scale)
-    assert words is not None, "a learned table needs words"
+    assert words is not None and row.tokenizer is not None, "a learned table needs words"
+    half = row.tokenizer.endswith("half")  # as the paper learned its tables
     table = TablePlan(
         _text_of(config, "train", scale),
         _text_of(config, "valid", scale),
@@ -151,7 +167,8 @@ def _target(row: Row, scale: Scale, config: Config) -> tuple[Changes, TablePlan 
         words.unk_share,
         words.language,
         words.lowercase,
-        scale.learning,
+        scale.learning.model_copy(update={"method": "half"}) if half else scale.learning,
+        "random" if half else "neighbors",
     )
     return {"type": "file", "path": table.path}, table
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 
-from fastmos.config import data_path
+from fastmos.config import Config, data_path
 from fastmos.errors import InputError
 from fastmos.files import read_json, read_lines, written_whole
 from fastmos.progress import progress
@@ -39,6 +39,24 @@ def prepare_text(scale: Scale, runs: Path) -> None:
             if not path.exists():
                 images = data_path(texts.source, runs) if texts.source else None
                 _write(path, caption_lines(read_captions(data_path(texts.target, runs), part, images)))
+
+
+def check_text(scale: Scale, runs: Path) -> None:
+    """Refuse a scale none of whose bases has its text here, with one sentence rather than one for each run."""
+    problems = [_problem(base_config(scale, base), runs) for base in scale.bases]
+    if all(problems):
+        raise InputError(f"the scale {scale.name} cannot be trained: {problems[0]}")
+
+
+def _problem(config: Config, runs: Path) -> str:
+    """What is wrong with the files of a config; empty if nothing is."""
+    data = config.data
+    names = [name for split in (data.train, data.valid, data.test) for name in (split.source, split.target)]
+    try:
+        paths = [data_path(name, runs) for name in (*names, data.features) if name]
+    except InputError as error:
+        return str(error)
+    return next((f"{path}: no such file" for path in paths if not path.is_file()), "")
 
 
 def _cut(split: str, count: int, folder: Path) -> None:
@@ -91,6 +109,7 @@ def prepare_table(table: TablePlan, runs: Path, record: Path) -> None:
             [train],
             [valid],
             output,
+            layout=table.layout,
             vocab_size=table.vocab_size,
             words=table.words,
             unk_share=table.unk_share,

@@ -12,7 +12,15 @@ from fastmos.files import read_json, read_json_lines, written_whole
 from fastmos.provenance import provenance
 
 FORMAT = 2
-KINDS = {"run": "run", "table": "learned table", "cost": "time and memory", "rank": "ranks"}  # with their labels
+KINDS = {  # with their labels
+    "run": "run",
+    "table": "learned table",
+    "cost": "time and memory",
+    "rank": "ranks",
+    "decoding": "decoding speed",
+    "gradient": "shares of the gradient",
+    "coherence": "similarity of words",
+}
 # What the parts of a result are, if it has them.
 TYPES: dict[str, type] = {
     "name": str,
@@ -21,6 +29,7 @@ TYPES: dict[str, type] = {
     "config": dict,
     "curve": list,
     "scores": dict,
+    "by_frequency": dict,
     "outputs": dict,
     "inside": dict,
     "statistics": dict,
@@ -118,8 +127,8 @@ def read_results(paths: Sequence[Path]) -> tuple[list[Result], list[str]]:
             except InputError as error:
                 left_out.append(str(error))
     if not found:
-        why = f"left out {left_out[0]}" if left_out else "fastmos reproduce writes them"
-        raise InputError(f"{', '.join(map(str, paths)) or 'nothing'}: no results there; {why}")
+        why = f"left out {left_out[0]}" if left_out else "fastmos train makes run folders, fastmos reproduce results"
+        raise InputError(f"{', '.join(map(str, paths)) or 'nothing'}: no runs and no results there; {why}")
     data = sorted(found.items(), key=lambda item: (item[1].get("scale") or "", item[1]["kind"], item[0].as_posix()))
     return [Result(f"r{number}", path.name, value) for number, (path, value) in enumerate(data, 1)], left_out
 

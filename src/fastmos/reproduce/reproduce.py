@@ -18,7 +18,8 @@ from fastmos.reproduce.measurements import Measurement
 from fastmos.reproduce.plans import Plan, Row, TablePlan, config_id, digest, plan, word_model
 from fastmos.reproduce.records import read_result, write_result
 from fastmos.reproduce.scales import Scale, scales_called
-from fastmos.reproduce.suites import SUITES, Suite
+from fastmos.reproduce.suite import Suite
+from fastmos.reproduce.suites import SUITES
 from fastmos.reproduce.summary import table_text
 from fastmos.run_folder import BusyError, RunFolder
 
@@ -195,7 +196,7 @@ def _measurement_job(measurement: Measurement, plans: Sequence[Plan], scale: Sca
 
 def _work(work: Sequence[Job], scale: Scale, folders: Folders) -> int:
     """Do all jobs, and as long as some were done, look again at those that waited for others; how many failed."""
-    from fastmos.reproduce.prepare import prepare_text
+    from fastmos.reproduce.prepare import check_text, prepare_text
 
     for job in work:
         if _state(job) == BROKEN:
@@ -204,7 +205,12 @@ def _work(work: Sequence[Job], scale: Scale, folders: Folders) -> int:
     failed: set[Path] = set()
     if todo:
         check_output(todo[0].path)
-        prepare_text(scale, folders.runs)
+        try:
+            prepare_text(scale, folders.runs)
+            check_text(scale, folders.runs)
+        except InputError as error:
+            _say(str(error))
+            return len(todo)
     while todo:
         before = len(todo)
         for number, job in enumerate(todo, 1):

@@ -1,6 +1,5 @@
 """Records to tables: our figures beside the paper's. The command line and the report show what this finds."""
 
-import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -11,6 +10,7 @@ import numpy as np
 
 from fastmos.config import parse_config
 from fastmos.errors import InputError
+from fastmos.metrics.likelihood import perplexity
 from fastmos.metrics.significance import bootstrap_bleu, bootstrap_mean
 from fastmos.reproduce.measurements import COST, Measurement
 from fastmos.reproduce.plans import Plan, group_id
@@ -23,11 +23,6 @@ HOW_TO_READ = (
     "range. Stars: differs from the first row, * p < 0.05, ** p < 0.01, by a paired bootstrap over the lines of the "
     "text. It compares these trained models and says nothing about other seeds."
 )
-
-
-def perplexity(nll: float) -> float:
-    """exp(NLL), without overflow."""
-    return math.exp(min(nll, 100.0))
 
 
 def percent(share: float) -> float:
@@ -49,9 +44,8 @@ BOOTSTRAP: dict[str, Callable[..., float]] = {
     "BLEU": bootstrap_bleu,
     "CIDEr": bootstrap_mean,
 }  # columns that have stars
-DIGITS = {"rank": 0, "bound": 0, "parameters": 0, "OOV words": 0, "NLL per word": 3, "in use": 1} | dict.fromkeys(
-    COST.columns, 1
-)
+DIGITS = {"rank": 0, "bound": 0, "parameters": 0, "OOV words": 0, "NLL per word": 3}
+DIGITS |= dict.fromkeys((*COST.columns, "in use", "ms a sentence", "gradient, %", "through contexts, %"), 1)
 
 
 @dataclass(frozen=True)
@@ -89,6 +83,15 @@ class SuiteTable:
     missing: list[str]
     seeds: int = 1  # that its command trains by default
     curve: bool = False  # draw the first column over the number of softmaxes
+    corpus: str = ""  # of our figures,
+    paper_corpus: str = ""  # and of the paper's
+
+    @property
+    def sides(self) -> tuple[str, str]:
+        """What our figures and the paper's are called: by their corpora too where those differ."""
+        if not self.paper_corpus or self.corpus == self.paper_corpus:
+            return "ours", "paper"
+        return f"ours, {self.corpus}", f"paper, {self.paper_corpus}"
 
 
 def shown(cell: Cell, column: str) -> str:
@@ -104,7 +107,7 @@ def shown(cell: Cell, column: str) -> str:
 
 def table_text(table: SuiteTable) -> str:
     """A table for the terminal: for each row ours, and under it the paper's."""
-    rows = [row for line in table.lines for row in _text_rows(line, table.columns)]
+    rows = [row for line in table.lines for row in _text_rows(line, table)]
     parts = [f"\n{table.title} ({table.suite}, {table.scale})", *aligned([["", "", *table.columns], *rows])]
     parts.append(f"differs: {table.differs}")
     if any(cell.p is not None for line in table.lines for cell in line.ours.values()):
@@ -120,11 +123,12 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
-def _text_rows(line: Line, columns: Sequence[str]) -> list[list[str]]:
-    ours = [shown(line.ours[name], name) if name in line.ours else "" for name in columns]
-    paper = [line.paper.get(name, "") for name in columns]
-    rows = [[line.name, "ours" if line.paper else "", *ours]] if any(ours) or not any(paper) else []
-    return rows + ([["" if rows else line.name, "paper", *paper]] if any(paper) else [])
+def _text_rows(line: Line, table: SuiteTable) -> list[list[str]]:
+    ours_side, paper_side = table.sides
+    ours = [shown(line.ours[name], name) if name in line.ours else "" for name in table.columns]
+    paper = [line.paper.get(name, "") for name in table.columns]
+    rows = [[line.name, ours_side if line.paper else "", *ours]] if any(ours) or not any(paper) else []
+    return rows + ([["" if rows else line.name, paper_side, *paper]] if any(paper) else [])
 
 
 class Records:

@@ -25,7 +25,7 @@ def by_neighbors(tokenizer: TableTokenizer, text: WordText, seed: int) -> TableT
     better part of what can be known once the row is.
     """
     words = len(tokenizer.table_words)
-    groups = _halved(_vectors(text, words, seed), np.arange(words), tokenizer.rows)
+    groups = _halved(word_vectors(text, words, seed), np.arange(words), tokenizer.rows)
     counts = text.counts(words)
     cells = np.empty(words, np.int64)
     for row, group in enumerate(groups):
@@ -34,7 +34,7 @@ def by_neighbors(tokenizer: TableTokenizer, text: WordText, seed: int) -> TableT
     return tokenizer.with_cells(cells)
 
 
-def _vectors(text: WordText, words: int, seed: int) -> Array:
+def word_vectors(text: WordText, words: int, seed: int) -> Array:
     """Table words as vectors [n, k]: association with the neighbors on each side, in few dimensions."""
     counts = _neighbor_counts(text, words)
     total, own, others = counts.sum(), counts.sum(1), counts.sum(0)

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -23,7 +24,7 @@ from fastmos.run_folder import RunFolder
 from fastmos.search import Hypothesis
 from fastmos.tasks.dataset import Dataset
 from fastmos.tasks.evaluation import Evaluation, Evaluator
-from fastmos.tokenizers import Pretokenizer, Tokenizer, load_tokenizer
+from fastmos.tokenizers import SPECIALS, Pretokenizer, Tokenizer, load_tokenizer
 from fastmos.tokenizers.table import LAYOUTS
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from fastmos.vision.backbones import Backbone
 
 Split = Literal["train", "valid", "test"]
+Texts = list[str] | dict[str, str]  # in order, or by image
 Learn = Callable[[TokenizerConfig, list[Path], str], Tokenizer]  # section, training text, side -> tokenizer
 
 
@@ -40,6 +42,9 @@ class Task(ABC):
 
     metrics: ClassVar[tuple[str, ...]]  # that early stopping may use
     use: ClassVar[str]  # what a trained model is used for, to tell whoever asks for something else
+    train_files: ClassVar[dict[str, str]]  # key in data.train -> a name, in the order of fastmos init --train
+    text_sides: ClassVar[tuple[str, ...]] = ("target",)  # which of them are text, and have a tokenizer
+    usual_settings: ClassVar[dict[str, Any]]  # what fastmos init writes for this task alone
 
     def __init__(self, config: Config, base: Path, folder: RunFolder) -> None:
         self.config, self.base, self.folder = config, base, folder
@@ -61,6 +66,13 @@ class Task(ABC):
         if metric not in self.metrics:
             fitting = " or ".join(self.metrics)
             yield f"training.early_stopping_metric {metric} does not exist for {self.config.task}; set it to {fitting}"
+        listed = getattr(self.config.head, "shortlist", 0)
+        size = getattr(self.config.tokenizers.target, "vocab_size", listed)
+        if listed >= size + len(SPECIALS):
+            yield f"head.shortlist is {listed}, and tokenizers.target.vocab_size {size}; set it lower, or to 0"
+        board = self.config.training.log_to  # the name of its package, too
+        if board != "none" and find_spec(board) is None:
+            yield f"training.log_to {board} needs the package {board}; pip install it, or set it to none"
 
     def files(self) -> list[str]:
         """Files that training needs, as the config names them."""
@@ -74,6 +86,12 @@ class Task(ABC):
         return data_path(name, self.base)
 
     # ---- tokenizers and data
+
+    @classmethod
+    def texts(cls, split: str, source: Path | None, target: Path) -> dict[str, Texts]:
+        """Sources and references of a split, for a reader."""
+        sources: dict[str, Texts] = {"source": list(read_lines(source))} if source else {}
+        return {**sources, "reference": list(read_lines(target))}
 
     def text(self, split: Split, side: str) -> Path:
         """The text file of a side (source, target) of a split."""
@@ -200,7 +218,7 @@ class Task(ABC):
         raise self._refusal("caption images")
 
     def sample(
-        self, model: Generator, count: int, temperature: float, top_p: float | None, seed: int
+        self, model: Generator, count: int, temperature: float, top_p: float | None, seed: int, prompt: str
     ) -> list[Hypothesis]:
         raise self._refusal("make up text")
 

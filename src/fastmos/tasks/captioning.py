@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import torch
 
 from fastmos.config import Search
-from fastmos.data.batches import Batch, SentenceBatches
+from fastmos.data.batches import Batch, FeaturesOf
 from fastmos.data.tokenized import TokenizedText
 from fastmos.errors import InputError
 from fastmos.files import read_json, write_json, written_whole
 from fastmos.metrics.captions import CaptionScores, caption_scores
 from fastmos.models import Captioner, Generator
 from fastmos.search import Hypothesis
-from fastmos.tasks.base import Learn, Split, Task
-from fastmos.tasks.dataset import Dataset, digest
+from fastmos.tasks.base import Learn, Split, Task, Texts
+from fastmos.tasks.dataset import Dataset, digest, select_lines
 from fastmos.tasks.decoding import SENTENCES, search_outputs
 from fastmos.tasks.evaluation import Evaluation, Evaluator
 from fastmos.vision.backbones import Backbone, load_backbone
@@ -33,49 +33,23 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class CaptionDataset(Dataset):
     """Captions, one a line and image by image, with the features of their images."""
 
-    images: CaptionImages | None = None
+    images: CaptionImages
     gallery: "Gallery | None" = None  # the images once each, where captions are searched for
 
-    def batches(
-        self,
-        *,
-        max_tokens: int | None = None,
-        max_sentences: int | None = None,
-        seed: int = 0,
-        rank: int = 0,
-        world: int = 1,
-        shuffle: bool = True,
-        max_length: int | None = None,
-        keep_empty: bool = False,
-        share: int | None = None,
-    ) -> SentenceBatches:
-        assert self.images is not None and len(self.images) == len(self.target)
-        return SentenceBatches(
-            self.target,
-            features=self.images.take,
-            max_tokens=max_tokens,
-            max_sentences=max_sentences,
-            seed=seed,
-            rank=rank,
-            world=world,
-            shuffle=shuffle,
-            max_length=max_length,
-            share=share,
-        )
+    @property
+    def features(self) -> FeaturesOf:
+        return self.images.take
 
     def select(self, lines: range) -> Self:
-        assert self.images is not None
         chosen = CaptionImages(self.images.features, self.images.rows[lines])
-        return type(self)(super().select(lines).target, images=chosen)
+        return type(self)(select_lines(self.target, lines), images=chosen)
 
     def fingerprint(self) -> str:
-        assert self.images is not None
-        arrays = (self.images.rows, self.images.features.values, self.target.offsets, self.target.tokens)
-        return digest(arrays)
+        return digest((self.images.rows, self.images.features.values, self.target.offsets, self.target.tokens))
 
 
 @dataclass(frozen=True)
@@ -162,6 +136,13 @@ class Captioning(Task):
 
     metrics: ClassVar[tuple[str, ...]] = ("cider", "bleu", "nll")
     use: ClassVar[str] = "see fastmos caption"
+    train_files: ClassVar[dict[str, str]] = {"source": "train-images.txt", "target": "captions.txt"}
+    usual_settings: ClassVar[dict[str, Any]] = {
+        "data.features": "features.safetensors",
+        "training.early_stopping_metric": "nll",
+        "search.beam_size": 5,
+        "search.length_penalty": 0.6,
+    }
 
     # ---- before any work
 
@@ -217,6 +198,11 @@ class Captioning(Task):
             raise InputError(f"the run's config names no captions: data.{split}.target is empty")
         return read_captions(self.path(files.target), split, self.path(files.source) if files.source else None)
 
+    @classmethod
+    def texts(cls, split: str, source: Path | None, target: Path) -> dict[str, Texts]:
+        captions = read_captions(target, split, source)
+        return {"reference": {image: " / ".join(lines) for image, lines in captions.items()}}
+
     def text(self, split: Split, side: str = "target") -> Path:
         """Captions as text, a line each, image by image."""
         cache = self.config.data.cache
@@ -266,7 +252,7 @@ class Captioning(Task):
 
     def start_from(self, dataset: Dataset, model: Generator) -> None:
         """The mean of the features, which the model takes off."""
-        if isinstance(model.body, Captioner) and isinstance(dataset, CaptionDataset) and dataset.images is not None:
+        if isinstance(model.body, Captioner) and isinstance(dataset, CaptionDataset):
             model.body.mean.data = dataset.images.mean()
 
     # ---- evaluation and use

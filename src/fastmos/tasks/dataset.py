@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from fastmos.data.batches import SentenceBatches
+from fastmos.data.batches import FeaturesOf, SentenceBatches
 from fastmos.data.tokenized import TokenizedText
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -29,6 +29,11 @@ class Dataset:
     def longest(self) -> int:
         """Tokens of the longest line, eos included."""
         return max(int(text.lengths.max()) + 1 for text in self.texts)
+
+    @property
+    def features(self) -> FeaturesOf | None:
+        """What gives the features of a batch's images; None where there are none."""
+        return None
 
     def batches(
         self,
@@ -56,6 +61,7 @@ class Dataset:
             max_length=max_length,
             keep_empty=keep_empty,
             share=share,
+            features=self.features,
         )
 
     def select(self, lines: range) -> Self:

@@ -14,7 +14,7 @@ from fastmos.distributed import World
 from fastmos.files import written_whole
 from fastmos.heads import Usage
 from fastmos.metrics import Likelihood, LikelihoodReport, Score
-from fastmos.models import Generator
+from fastmos.models import Generator, packed
 from fastmos.search import Hypothesis
 from fastmos.tasks.dataset import Dataset
 from fastmos.tasks.decoding import Inputs, Show, no_progress, score_lines, score_running_text, search_outputs
@@ -111,6 +111,7 @@ class Evaluator:
     interruptible: Interruptible = at_once
     show: Show = no_progress
     quick: bool = False  # leave out what takes long and selects nothing: METEOR
+    int8: bool = False  # search with weights of 8 bits; likelihoods stay those of all bits
 
     def likelihood(self, dataset: Dataset) -> LikelihoodReport:
         """Of the lines, each for itself."""
@@ -127,9 +128,9 @@ class Evaluator:
 
     def outputs(self, inputs_of: Callable[[range], Inputs], count: int) -> list[str]:
         """The best output for each of `count` inputs."""
-        mine = inputs_of(range(self.world.rank, count, self.world.size))
+        mine, model = inputs_of(range(self.world.rank, count, self.world.size)), packed(self.model, self.int8)
         found: list[list[Hypothesis]] = self.interruptible(
-            lambda: search_outputs(self.model, self.tokenizer, mine, self.search, self.world.device, show=self.show)
+            lambda: search_outputs(model, self.tokenizer, mine, self.search, self.world.device, show=self.show)
         )
         tokens: list[list[int]] = [[]] * count
         for rank, part in enumerate(self.world.gather([hypotheses[0].tokens for hypotheses in found])):

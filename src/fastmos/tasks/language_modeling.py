@@ -1,9 +1,13 @@
 """Language modeling: lines, or running text, evaluated by perplexity."""
 
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from fastmos.data.batches import ContiguousBatches, SentenceBatches, decoding_batch
+import torch
+from torch import Tensor
+
+from fastmos.data.batches import Batch, ContiguousBatches, SentenceBatches, decoding_batch
 from fastmos.errors import InputError
 from fastmos.models import Generator
 from fastmos.search import Hypothesis, sample
@@ -13,11 +17,42 @@ from fastmos.tasks.evaluation import Evaluation, Evaluator
 from fastmos.tasks.text import TextTask
 
 
+@dataclass(frozen=True)
+class Prompted:
+    """A model for search that has read some tokens: its first step reads the last of them instead of bos."""
+
+    model: Generator
+    tokens: list[int]
+
+    def start(self, batch: Batch) -> tuple[bool, Any]:
+        state = self.model.start(batch)
+        for token in self.tokens[:-1]:
+            _, state = self.model.step(self._rows(batch.index, token), state)
+        return True, state
+
+    def step(self, tokens: Tensor, state: tuple[bool, Any]) -> tuple[Any, tuple[bool, Any]]:
+        first, inner = state
+        found, inner = self.model.step(self._rows(tokens, self.tokens[-1]) if first else tokens, inner)
+        return found, (False, inner)
+
+    def reorder(self, state: tuple[bool, Any], rows: Tensor, sentences: Tensor | None = None) -> tuple[bool, Any]:
+        return state[0], self.model.reorder(state[1], rows, sentences)
+
+    def _rows(self, like: Tensor, token: int) -> Tensor:
+        return torch.full_like(like, token, device=next(self.model.parameters()).device)
+
+
 class LanguageModeling(TextTask):
     """Targets without sources."""
 
     metrics: ClassVar[tuple[str, ...]] = ("nll",)
     use: ClassVar[str] = "see fastmos score and fastmos sample"
+    train_files: ClassVar[dict[str, str]] = {"target": "train.txt"}
+    usual_settings: ClassVar[dict[str, Any]] = {
+        "training.early_stopping_metric": "nll",
+        "training.batch_size": 32,
+        "training.bptt_length": 35,
+    }
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
@@ -73,11 +108,13 @@ class LanguageModeling(TextTask):
         return Evaluation(likelihood, usage=evaluator.usage(dataset))
 
     def sample(
-        self, model: Generator, count: int, temperature: float, top_p: float | None, seed: int
+        self, model: Generator, count: int, temperature: float, top_p: float | None, seed: int, prompt: str
     ) -> list[Hypothesis]:
         batch = decoding_batch([[]] * count).to(next(model.parameters()).device)
+        tokens = self.target.encode(prompt)
+        model.eval()
         found = sample(
-            model,
+            Prompted(model, [self.target.bos, *tokens]) if tokens else model,
             self.target,
             batch,
             temperature=temperature,

@@ -5,10 +5,9 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from fastmos.config import Search
-from fastmos.config.models import Transformer
 from fastmos.data.tokenized import TokenizedText, check_pairs
 from fastmos.errors import InputError
 from fastmos.metrics import Score, bleu, chrf, compound_split_bleu
@@ -29,6 +28,13 @@ class Translation(TextTask):
 
     metrics: ClassVar[tuple[str, ...]] = ("bleu", "nll")
     use: ClassVar[str] = "see fastmos translate"
+    train_files: ClassVar[dict[str, str]] = {"source": "train.de", "target": "train.en"}
+    text_sides: ClassVar[tuple[str, ...]] = ("source", "target")
+    usual_settings: ClassVar[dict[str, Any]] = {
+        "training.early_stopping_metric": "bleu",
+        "search.beam_size": 5,
+        "search.length_penalty": 0.6,
+    }
 
     def problems(self) -> Iterator[str]:
         yield from super().problems()
@@ -40,7 +46,7 @@ class Translation(TextTask):
             yield "data.features is for captioning; leave it out"
         if tokenizers.joint and tokenizers.target.language:
             yield f"tokenizers.joint needs tokenized text, not raw text of language {tokenizers.target.language}"
-        if isinstance(model, Transformer) and model.share_embeddings and not tokenizers.joint:
+        if getattr(model, "share_embeddings", False) and not tokenizers.joint:
             yield "model.share_embeddings needs tokenizers.joint"
         if self.config.training.bptt_length:
             yield "training.bptt_length is for language modeling; leave it out"

@@ -1,11 +1,10 @@
-"""Text to tokens and back: words, BPE, tables.
-
-To add a tokenizer, write a subclass of `Tokenizer` in a file of its own and add it to `TOKENIZERS`.
-"""
+"""Text to tokens and back: words, BPE, tables. The registry of tokenizers is that of their config sections."""
 
 from pathlib import Path
 from typing import Any
 
+from fastmos.config.base import load_class
+from fastmos.config.tokenizers import TOKENIZERS
 from fastmos.errors import InputError
 from fastmos.files import read_json
 from fastmos.tokenizers.base import BOS, EOS, FORMAT, PAD, SPECIALS, UNK, UNK_TEXT, VERSION, Tokenizer
@@ -15,14 +14,11 @@ from fastmos.tokenizers.pretokenizer import Pretokenizer
 from fastmos.tokenizers.table import TableTokenizer
 from fastmos.tokenizers.words import WordTokenizer
 
-TOKENIZERS: dict[str, type[Tokenizer]] = {"words": WordTokenizer, "bpe": BPETokenizer, "table": TableTokenizer}
-
 __all__ = [
     "BOS",
     "EOS",
     "PAD",
     "SPECIALS",
-    "TOKENIZERS",
     "UNK",
     "UNK_TEXT",
     "BPETokenizer",
@@ -32,6 +28,7 @@ __all__ = [
     "WordTokenizer",
     "load_tokenizer",
     "read_merges",
+    "tokenizer_class",
     "tokenizer_from_json",
 ]
 
@@ -58,6 +55,13 @@ def tokenizer_from_json(value: Any) -> Tokenizer:
             f"a tokenizer of version {value.get('version')}, but this fastmos reads version {VERSION}; update it"
         )
     name = value.get("type")
-    if not isinstance(name, str) or name not in TOKENIZERS:
-        raise InputError(f"a tokenizer of unknown type {name!r}; this fastmos knows {', '.join(TOKENIZERS)}")
-    return TOKENIZERS[name].from_json(value)
+    known = [name for name in TOKENIZERS if name != "file"]
+    if name not in known:
+        raise InputError(f"a tokenizer of unknown type {name!r}; this fastmos knows {', '.join(known)}")
+    return tokenizer_class(name).from_json(value)
+
+
+def tokenizer_class(name: str) -> type[Tokenizer]:
+    """The class of a type of tokenizer, by its config section."""
+    found: type[Tokenizer] = load_class(TOKENIZERS[name].factory)
+    return found

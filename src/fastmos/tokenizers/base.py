@@ -111,6 +111,10 @@ class Tokenizer(ABC):
         with written_whole(path) as file:
             file.write(_readable({**self.to_json(), "sha256": self.fingerprint()}))
 
+    def summary(self) -> str:
+        """Type and sizes, for a reader."""
+        return f"{self.type}, {len(self):,} tokens with the {len(SPECIALS)} special ones"
+
     def fingerprint(self) -> str:
         """A hash that equal tokenizers share and different ones do not."""
         canonical = json.dumps(self.to_json(), ensure_ascii=False, sort_keys=True, separators=(",", ":"))

@@ -199,6 +199,9 @@ class BPETokenizer(Tokenizer):
                 seen[symbol] += count
         return seen
 
+    def summary(self) -> str:
+        return f"{super().summary()}: {len(self.pieces):,} pieces, {len(self.merges):,} merges"
+
     def to_json(self) -> dict[str, Any]:
         return {**self._header(), "pieces": self.pieces, "merges": [" ".join(merge) for merge in self.merges]}
 

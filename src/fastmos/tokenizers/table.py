@@ -179,6 +179,12 @@ class TableTokenizer(Tokenizer):
         if len(np.unique(self.cells)) != len(self.cells):
             raise InputError("two words share a cell of the table; a table must be a bijection")
 
+    def summary(self) -> str:
+        return (
+            f"{super().summary()}: {len(self.frequent):,} frequent words, {self.rows:,} rows, {self.columns:,} columns"
+            f"; {len(self.table_words):,} words in {self.rows * self.columns:,} cells"
+        )
+
     def to_json(self) -> dict[str, Any]:
         rows, columns = np.divmod(self.cells, self.columns)
         places = zip(self.table_words, rows.tolist(), columns.tolist(), strict=True)

@@ -19,6 +19,7 @@ from fastmos.config import Training
 from fastmos.data.batches import Batch
 from fastmos.distributed import World
 from fastmos.errors import InputError
+from fastmos.metrics.likelihood import perplexity
 from fastmos.models import Generator
 from fastmos.run_folder import RunFolder
 from fastmos.tasks.evaluation import Evaluation, Interruptible, write_lines
@@ -327,10 +328,6 @@ class Trainer:
         if PREEMPTING & set(self.world.gather(self.asked_to_stop)):
             sys.exit(REQUEUE)
         raise KeyboardInterrupt
-
-
-def perplexity(nll: float) -> float:
-    return math.exp(nll) if nll < 700 else math.inf
 
 
 class _Recent:

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,26 +47,36 @@ def find_images(paths: Iterable[Path]) -> list[Path]:
 
 def read_image(path: Path) -> "Image":
     """An upright RGB image; of an animation the first frame."""
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; give a file")
+    if path.exists() and not path.is_file():  # reading a pipe would block
+        raise InputError(f"{path}: not a regular file; give an image")
+    return _decode(path, str(path), MAX_PIXELS)
+
+
+def decode_image(data: bytes, name: str = "image", max_pixels: int = MAX_PIXELS) -> "Image":
+    """The upright RGB image that these bytes of a file are."""
+    return _decode(BytesIO(data), name, max_pixels)
+
+
+def _decode(source: Path | BytesIO, name: str, max_pixels: int) -> "Image":
     from PIL import Image, UnidentifiedImageError
 
-    if path.exists() and not path.is_file() and not path.is_dir():  # reading a pipe would block
-        raise InputError(f"{path}: not a regular file; give an image")
     _silence_pillow()
     try:
-        with Image.open(path, formats=FORMATS) as image:
-            return upright_rgb(image, str(path))
+        with Image.open(source, formats=FORMATS) as image:
+            check_pixels(image, name, max_pixels)
+            return upright_rgb(image, name)
     except InputError:
         raise
     except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except IsADirectoryError:
-        raise InputError(f"{path}: is a folder; give a file") from None
+        raise InputError(f"{name}: no such file") from None
     except UnidentifiedImageError:
-        raise InputError(f"{path}: not an image, or of another format than {', '.join(FORMATS)}") from None
+        raise InputError(f"{name}: not an image, or of another format than {', '.join(FORMATS)}") from None
     except Image.DecompressionBombError:
-        raise InputError(f"{path}: more than {MAX_PIXELS:,} pixels; make it smaller") from None
+        raise InputError(f"{name}: more than {max_pixels:,} pixels; make it smaller") from None
     except Exception as error:  # decoders raise all kinds of errors
-        raise InputError(f"{path}: damaged or incomplete image ({error})") from None
+        raise InputError(f"{name}: damaged or incomplete image ({error})") from None
 
 
 @cache
@@ -80,11 +91,17 @@ def _silence_pillow() -> None:
     warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.")
 
 
+def check_pixels(image: "Image", name: str, most: int) -> None:
+    """Refuse a large image, before it is decoded."""
+    width, height = image.size
+    if width * height > most:
+        raise InputError(f"{name}: {width:,} x {height:,} pixels are more than {most:,}; make it smaller")
+
+
 def upright_rgb(image: "Image", name: str = "image") -> "Image":
     """An image of any mode as RGB, rotated by its EXIF orientation, transparency on white."""
+    check_pixels(image, name, MAX_PIXELS)
     width, height = image.size
-    if width * height > MAX_PIXELS:
-        raise InputError(f"{name}: {width:,} x {height:,} pixels are more than {MAX_PIXELS:,}; make it smaller")
     if not width * height:
         raise InputError(f"{name}: an image without pixels")
     try:

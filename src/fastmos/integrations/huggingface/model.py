@@ -1,28 +1,26 @@
-"""The mixture as output layer of a Hugging Face model, causal or encoder-decoder.
-
-`with_mixture(GPT2LMHeadModel)` is a model class like any other of transformers: `from_pretrained`, `save_pretrained`,
-`generate` and `Trainer` work as usual. Its `lm_head` is a `MixtureOfSoftmaxes`, its `logits` are log-probabilities,
-and its loss is the fused one.
-"""
+"""`with_mixture`: the subclass of a transformers model whose output layer is one of our heads."""
 
 import functools
 import inspect
-from typing import Any
+import warnings
+from pathlib import Path
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fastmos.errors import InputError, needs_extra
-from fastmos.heads import MixtureOfSoftmaxes
+from fastmos.heads import HEADS, Head
+from fastmos.integrations.huggingface import trl
+from fastmos.integrations.huggingface.config import MODULE, PREFIXES, config_class, with_entry
+from fastmos.integrations.huggingface.head import as_linear, head_options, initialize, replace_linear, resize
+from fastmos.integrations.huggingface.model_card import write_model_card
 
 with needs_extra():
-    from transformers import PreTrainedModel
-    from transformers import initialization as init
+    from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
     from transformers.modeling_outputs import BaseModelOutput, CausalLMOutputWithCrossAttentions, Seq2SeqLMOutput
     from transformers.utils.generic import can_return_tuple
-
-__all__ = ["with_mixture"]
 
 IGNORED = -100  # the label that carries no loss, everywhere in transformers
 # Settings of models that change the logits after `lm_head`, and the value at which they do not (a cap always does
@@ -41,53 +39,78 @@ SCALED_IF_TIED = ("switch_transformers", "umt5")
 OTHER_INPUTS = ("prophetnet", "udop")
 
 
-@functools.cache
-def with_mixture(model_class: Any) -> Any:
-    """The subclass of a transformers model whose output layer is a mixture; it takes one more argument, `mixtures`.
+def with_mixture(model_class: Any, head: str = "mos") -> Any:
+    """The subclass of a transformers model whose output layer is this head, a key of `fastmos.heads.HEADS`.
 
-    `with_mixture(GPT2LMHeadModel)(config, mixtures=9)` is a new model. `.from_pretrained(name, mixtures=9)` takes body
-    and embeddings from a plain model; prior and contexts are new. A model saved with a mixture needs no argument.
+    `with_mixture(GPT2LMHeadModel)(config, mixtures=9)` is a new model. `.from_pretrained(name, mixtures=9)` takes body,
+    embeddings and softmax from a plain model, and starts as that softmax. A saved mixture needs no further argument.
     """
     if not (inspect.isclass(model_class) and getattr(model_class, "can_generate", bool)()):
         raise InputError(f"with_mixture needs a transformers class that generates, not {model_class!r}")
     if issubclass(model_class, _Mixture):
         raise InputError(f"{model_class.__name__} already has a mixture; use it as it is")
-    return _subclass(model_class)
+    if head not in HEADS:
+        raise InputError(f"with_mixture has no head {head!r}; choose one of {', '.join(HEADS)}")
+    return _subclass(model_class, head)  # type: ignore[arg-type]  # a class has a hash
 
 
-def _subclass(plain: Any) -> type[Any]:
-    arguments = inspect.signature(plain.forward).parameters
-    if "past_key_values" not in arguments:  # Mamba, xLSTM
+@functools.cache
+def _subclass(plain: Any, head: str) -> Any:
+    signature = inspect.signature(plain.forward)
+    if "past_key_values" not in signature.parameters:  # Mamba, xLSTM
         raise InputError(f"{plain.__name__} has no past_key_values, which a mixture needs; use the plain class")
-    kind = _EncoderDecoderMixture if "decoder_input_ids" in arguments else _CausalMixture
-    return type(f"Mixture{plain.__name__}", (kind, plain), {"__module__": __name__, "plain": plain})
+    kind: Any = _EncoderDecoderMixture if "decoder_input_ids" in signature.parameters else _CausalMixture
+    prefix = next(prefix for prefix, name in PREFIXES.items() if name == head)
+    name, positions = f"{prefix}{plain.__name__}", [*signature.parameters][1:]
+
+    def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return self._forward(**dict(zip(positions, args, strict=False)), **kwargs)
+
+    forward.__signature__ = signature  # type: ignore[attr-defined]  # of the plain model, which `generate` reads
+    attributes = {"__module__": MODULE, "plain": plain, "head_type": head, "forward": forward}
+    made: Any = type(name, (kind, plain), {**attributes, "config_class": config_class(name, plain)})
+    made.config_class.model_class = made
+    kind.auto_class.register(made.config_class, made)
+    return made
 
 
 class _Mixture(PreTrainedModel):  # type: ignore[misc]  # transformers is untyped here
     """What both kinds of model share: building, initializing and resizing the head, and computing its loss."""
 
-    plain: type[Any]  # the class the mixture was added to
+    plain: ClassVar[type[Any]]  # the class the mixture was added to
+    head_type: ClassVar[str]
+    auto_class: ClassVar[Any]
     accepts_loss_kwargs = True  # Trainer: give us num_items_in_batch and do not divide by the accumulation steps again
     # Label smoothing of the fused loss in training. TrainingArguments has the same, but builds all logits.
     label_smoothing = 0.0
     # Where labels are given, logits are None unless this asks for them too (for `compute_metrics`).
     return_logits = False
 
-    def __init__(self, config: Any, mixtures: int | None = None) -> None:
-        mixtures = mixtures or getattr(config, "mixtures", None)
-        if not mixtures:
-            raise InputError(f"{type(self).__name__} needs the number of mixtures; give mixtures=9, for example")
-        super().__init__(config)
-        self._mixed = False
-        self.lm_head: MixtureOfSoftmaxes = self._new_head(getattr(self, "lm_head", None), mixtures)
-        self.config.mixtures = mixtures
+    def __init__(
+        self,
+        config: Any,
+        mixtures: int | None = None,
+        *,
+        contexts: str | None = None,
+        shortlist: int | list[int] | Tensor | None = None,
+    ) -> None:
+        name = type(self).__name__
+        shortlist = shortlist.tolist() if isinstance(shortlist, Tensor) else shortlist
+        given = {"mixtures": mixtures, "contexts": contexts, "shortlist": shortlist}
+        options = head_options(self.head_type, name, getattr(config, "mixture", None), given)
+        super().__init__(with_entry(config, self.config_class, {"model": name, **options}))
+        self._check_config()
+        fixed_bias = hasattr(self, "final_logits_bias")  # BART, Marian: ours too, and saved by them
+        linear = getattr(self, "lm_head", None)
+        bias = fixed_bias or getattr(linear, "bias", None) is not None
+        self.lm_head: Head = replace_linear(linear, self.head_type, options, bias, self.plain.__name__)
+        if fixed_bias:
+            del self.lm_head.bias
+            self.lm_head.register_buffer("bias", self.final_logits_bias[0], persistent=False)
+        self._mixed = self._warned_frozen = self._warned_metrics = False
         self.post_init()  # once more: the head must be there when weights are initialized and tied
 
-    def _new_head(self, linear: nn.Module | None, mixtures: int) -> MixtureOfSoftmaxes:
-        if not isinstance(linear, nn.Linear):
-            raise InputError(
-                f"{self.plain.__name__} has no linear lm_head, which the mixture would replace; use the plain class"
-            )
+    def _check_config(self) -> None:
         if self.config.model_type in OTHER_INPUTS:
             raise InputError(
                 f"the lm_head of {self.plain.__name__} does not read the decoder's last hidden state, which a mixture "
@@ -100,47 +123,56 @@ class _Mixture(PreTrainedModel):  # type: ignore[misc]  # transformers is untype
                     "use the plain class"
                 )
         self._check_routers()
-        head = MixtureOfSoftmaxes(linear.in_features, linear.out_features, mixtures, bias=linear.bias is not None)
-        head.weight = linear.weight
-        if hasattr(self, "final_logits_bias"):  # BART, Marian: a fixed bias, ours too, and saved by them
-            del head.bias
-            head.register_buffer("bias", self.final_logits_bias[0], persistent=False)
-        return head
 
     def _init_weights(self, module: nn.Module) -> None:
-        super()._init_weights(module)
         head = getattr(self, "lm_head", None)
-        if not isinstance(head, MixtureOfSoftmaxes):
+        if not isinstance(head, Head) or not any(module is part for part in head.modules()):
+            super()._init_weights(module)
             return
         if module is head and not self.config.tie_word_embeddings:
-            super()._init_weights(_as_linear(head))
-        if module is head.prior or module is head.latent:  # tanh sees values of order one, whatever the hidden size
-            init.normal_(module.weight, std=module.in_features**-0.5)
+            super()._init_weights(as_linear(head))
+        options = head_options(self.head_type, type(self).__name__, self.config.mixture, {})
+        initialize(module, head, self.head_type, options)
+        self._share_bias()
 
-    def _get_resized_lm_head(self, old_lm_head: MixtureOfSoftmaxes, *args: Any, **kwargs: Any) -> MixtureOfSoftmaxes:
-        """For resize_token_embeddings: another number of tokens, the same prior and contexts."""
-        linear = super()._get_resized_lm_head(_as_linear(old_lm_head), *args, **kwargs)
-        old_lm_head.weight = linear.weight
-        if linear.bias is not None:
-            old_lm_head.bias = linear.bias
+    def _share_bias(self) -> None:
+        """The fixed bias of BART and Marian is the head's, whatever tensor it has become."""
+        if hasattr(self, "final_logits_bias"):
+            self.lm_head.bias = self.final_logits_bias[0]
+
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> Any:
+        """Another number of tokens, the same prior and contexts."""
+        embeddings = super().resize_token_embeddings(*args, **kwargs)
+        resize(self.lm_head, as_linear(self.lm_head))
+        self._share_bias()
+        return embeddings
+
+    def _get_resized_lm_head(self, old_lm_head: Head, *args: Any, **kwargs: Any) -> Head:
+        linear = super()._get_resized_lm_head(as_linear(old_lm_head), *args, **kwargs)
+        resize(old_lm_head, linear)
         return old_lm_head
 
     def set_output_embeddings(self, new_embeddings: nn.Module) -> None:
-        if not isinstance(new_embeddings, MixtureOfSoftmaxes):
+        if not isinstance(new_embeddings, Head):
             raise InputError(
                 f"a {type(new_embeddings).__name__} would take the mixture's place in {type(self).__name__}; "
                 f"use {self.plain.__name__} for a model without a mixture"
             )
         super().set_output_embeddings(new_embeddings)
 
+    def save_pretrained(self, save_directory: str | Path, *args: Any, **kwargs: Any) -> None:
+        """As every model of transformers, and a model card that says how to load the mixture."""
+        super().save_pretrained(save_directory, *args, **kwargs)
+        if kwargs.get("is_main_process", True):
+            write_model_card(Path(save_directory), type(self))
+
     def _get_name(self) -> str:
         return self.plain.__name__  # by this name Trainer's label smoothing knows whether to shift the labels
 
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        """For pickle and copy: the class cannot be imported by name, so it is made again from the plain one."""
-        if "plain" not in vars(type(self)):  # a subclass somebody wrote, which has a name
-            return super().__reduce_ex__(protocol)
-        return _blank, (self.plain,), self.__dict__
+    def __setattr__(self, name: str, value: Any) -> None:
+        """TRL's trainers replace `forward` by one that multiplies with `lm_head.weight`: ours does without."""
+        if name != "forward" or not trl.replaces_head(value):
+            super().__setattr__(name, value)
 
     def _check_routers(self, asked: bool | None = None) -> None:
         """Refuse a mixture of experts that is asked to add the loss of its routers: the fused loss lacks it."""
@@ -152,6 +184,8 @@ class _Mixture(PreTrainedModel):  # type: ignore[misc]  # transformers is untype
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Refuse a forward that was replaced from outside and reads `lm_head.weight` as if it were the whole layer."""
+        if torch.compiler.is_compiling():
+            return super().__call__(*args, **kwargs)
         self._check_routers(kwargs.get("output_router_logits"))
         self._mixed = False
         output = super().__call__(*args, **kwargs)
@@ -166,9 +200,10 @@ class _Mixture(PreTrainedModel):  # type: ignore[misc]  # transformers is untype
         self, hidden: Tensor, targets: Tensor | None, items: Tensor | int | None, keep: slice | Tensor = slice(None)
     ) -> tuple[Tensor | None, Tensor | None]:
         """Loss of hidden states [B, T, D] at targets [B, T], and logits of the positions to keep, where needed."""
+        self._share_bias()
         self._mixed = True
-        if hasattr(self, "final_logits_bias"):
-            self.lm_head.bias = self.final_logits_bias[0]
+        if targets is not None and not torch.compiler.is_compiling():
+            self._warn(from_trainer=items is not None)
         loss = None
         if targets is not None:
             smoothing = self.label_smoothing if self.training else 0.0
@@ -181,55 +216,70 @@ class _Mixture(PreTrainedModel):  # type: ignore[misc]  # transformers is untype
         wanted = targets is None or self.return_logits
         return loss, self.lm_head(hidden[:, keep]) if wanted else None
 
+    def _warn(self, from_trainer: bool) -> None:
+        """Say once what would go wrong in silence."""
+        if self.training and torch.is_grad_enabled() and not self._warned_frozen:
+            self._warned_frozen = True
+            inner = [one for one in self.lm_head.parameters() if len(one) != len(self.lm_head.weight)]
+            if inner and not any(one.requires_grad for one in inner):
+                warnings.warn(
+                    "the prior and the contexts of the mixture are frozen, so they stay as they are; "
+                    'with LoRA, give modules_to_save=["lm_head"]',
+                    stacklevel=2,
+                )
+        if from_trainer and not self.training and not self.return_logits and not self._warned_metrics:
+            self._warned_metrics = True
+            warnings.warn(
+                "the mixture returns its loss without logits; if there are compute_metrics, they get no predictions "
+                "until model.return_logits is True",
+                stacklevel=2,
+            )
+
 
 class _CausalMixture(_Mixture):
     """GPT-2, Llama and other causal models."""
 
-    def __init__(self, config: Any, mixtures: int | None = None) -> None:
-        super().__init__(config, mixtures)
+    auto_class = AutoModelForCausalLM
+
+    def __init__(self, config: Any, *args: Any, **kwargs: Any) -> None:
+        super().__init__(config, *args, **kwargs)
         self.loss_type = "ForCausalLM"  # Trainer: the first label is no target, do not count it
 
     @can_return_tuple  # type: ignore[untyped-decorator]
-    def forward(
+    def _forward(
         self,
-        input_ids: Tensor | None = None,
-        attention_mask: Tensor | None = None,
-        position_ids: Tensor | None = None,
-        past_key_values: Any = None,
-        inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        use_cache: bool | None = None,
+        shift_labels: Tensor | None = None,
         logits_to_keep: int | Tensor = 0,
         num_items_in_batch: Tensor | int | None = None,
-        **kwargs: Any,  # what the body takes beyond these differs from model to model
-    ) -> CausalLMOutputWithCrossAttentions:
+        fused_lm_head: bool = False,
+        **body: Any,  # what the body takes differs from model to model
+    ) -> Any:
         """Labels are the inputs, shifted here, or `shift_labels`, which are shifted already."""
-        targets = kwargs.pop("shift_labels", None)  # in the signature it would be a label that Trainer waits for
-        body = self.base_model(
-            input_ids=input_ids,
-            attention_mask=attention_mask,
-            position_ids=position_ids,
-            past_key_values=past_key_values,
-            inputs_embeds=inputs_embeds,
-            use_cache=use_cache,
-            **kwargs,
-        )
+        output = self.base_model(**body)
+        hidden = output.last_hidden_state
+        if fused_lm_head:
+            self._mixed = True
+            return trl.fused_output(self.lm_head, hidden, labels, shift_labels, num_items_in_batch)
+        targets = shift_labels
         if targets is None and labels is not None:
             targets = F.pad(labels, (0, 1), value=IGNORED)[:, 1:]  # token t predicts token t + 1
         keep = logits_to_keep if isinstance(logits_to_keep, Tensor) else slice(-logits_to_keep, None)
-        loss, logits = self._head(body.last_hidden_state, targets, num_items_in_batch, keep)
+        loss, logits = self._head(hidden, targets, num_items_in_batch, keep)
         return CausalLMOutputWithCrossAttentions(
             loss=loss,
             logits=logits,
-            past_key_values=body.past_key_values,
-            hidden_states=body.hidden_states,
-            attentions=body.attentions,
-            cross_attentions=body.get("cross_attentions"),
+            past_key_values=output.past_key_values,
+            hidden_states=output.hidden_states,
+            attentions=output.attentions,
+            cross_attentions=output.get("cross_attentions"),
         )
 
 
 class _EncoderDecoderMixture(_Mixture):
     """BART, Marian, T5 and other encoder-decoder models."""
+
+    auto_class = AutoModelForSeq2SeqLM
 
     def prepare_decoder_input_ids_from_labels(self, labels: Tensor) -> Tensor:
         """The labels shifted right, by the model's own method if it has one (M2M100 and Blenderbot have none)."""
@@ -240,7 +290,7 @@ class _EncoderDecoderMixture(_Mixture):
         return shifted.masked_fill_(shifted == IGNORED, self.config.pad_token_id)
 
     @can_return_tuple  # type: ignore[untyped-decorator]
-    def forward(
+    def _forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
@@ -292,17 +342,3 @@ class _EncoderDecoderMixture(_Mixture):
             encoder_hidden_states=encoder_outputs.hidden_states,
             encoder_attentions=encoder_outputs.attentions,
         )
-
-
-def _blank(plain: Any) -> Any:
-    mixture = with_mixture(plain)
-    return mixture.__new__(mixture)
-
-
-def _as_linear(head: MixtureOfSoftmaxes) -> nn.Linear:
-    """The layer that the head replaced, with its matrix and bias, for code that knows only linear layers."""
-    linear = nn.Linear(head.weight.shape[1], head.weight.shape[0], bias=False, device="meta")
-    linear.weight = head.weight
-    if isinstance(head.bias, nn.Parameter):
-        linear.bias = head.bias
-    return linear

@@ -1,0 +1,1 @@
+"""Trained runs behind HTTP: a server that batches requests, and a page to type into."""

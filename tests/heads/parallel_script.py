@@ -1,0 +1,112 @@
+"""A vocabulary-parallel head of some processes beside the head of one: loss, gradients, log-probabilities, messages.
+
+Run by test_parallel.py; the processes meet in the file that FASTMOS_RENDEZVOUS names, FASTMOS_PROCESSES of them.
+"""
+
+import itertools
+import os
+from typing import Any
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from fastmos.heads import MixtureOfSoftmaxes, kernel
+from fastmos.heads.parallel import OWN, VocabularyParallelMixture
+
+V, D, E, K, N = 11, 6, 5, 3, 9
+MESSAGES: list[tuple[str, list[int]]] = []
+
+
+def process(rank: int, size: int, rendezvous: str) -> None:
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{rendezvous}", rank=rank, world_size=size)
+    plain_reduce = dist.all_reduce
+
+    def counted(tensor: Any, *args: Any, **kwargs: Any) -> Any:
+        MESSAGES.append((str(tensor.dtype), list(tensor.shape)))
+        return plain_reduce(tensor, *args, **kwargs)
+
+    dist.all_reduce = counted
+    losses: list[dict[str, Any]] = [
+        {"reduction": "sum"},
+        {"reduction": "none"},
+        {"label_smoothing": 0.2, "z_loss": 0.1},
+        {"z_loss": 0.1, "count_correct": True},
+    ]
+    for contexts, softcap, bias, settings in itertools.product(
+        ("tanh", "residual"), (None, 2.0), (True, False), losses
+    ):
+        check(contexts, softcap, bias, settings)
+    kernel.BUFFER_BYTES["cpu"] = 400  # chunks of one or two tokens, of another size where a process has more rows
+    check("tanh", None, True, {})
+    check("tanh", None, True, {"label_smoothing": 0.2})
+    messages(size)
+    if size > 1:
+        try:
+            VocabularyParallelMixture(D, size - 1, K)
+        except ValueError as error:
+            assert "each needs a token" in str(error)
+        else:
+            raise AssertionError("too few tokens were not refused")
+    dist.destroy_process_group()
+
+
+def heads(contexts: Any, softcap: float | None, bias: bool) -> tuple[MixtureOfSoftmaxes, VocabularyParallelMixture]:
+    torch.manual_seed(0)
+    alone = MixtureOfSoftmaxes(D, V, K, contexts=contexts, embedding_size=E, softcap=softcap, bias=bias).double()
+    for one in alone.parameters():
+        torch.nn.init.normal_(one)
+    return alone, VocabularyParallelMixture.of(alone)
+
+
+def check(contexts: Any, softcap: float | None, bias: bool, settings: dict[str, Any]) -> None:
+    alone, parallel = heads(contexts, softcap, bias)
+    case = f"{contexts} {softcap} {bias} {settings}"
+    torch.manual_seed(1)
+    targets = torch.randint(V, (N,))
+    targets[2] = -100
+    hidden = torch.randn(N, D, dtype=torch.float64)
+    inputs = [hidden.clone().requires_grad_(), hidden.clone().requires_grad_()]
+    found, expected = parallel(inputs[0], targets, **settings), alone(inputs[1], targets, **settings)
+    torch.testing.assert_close(found.loss, expected.loss, msg=case)
+    torch.testing.assert_close(found.nll, expected.nll, msg=case)
+    assert found.correct is None or int(found.correct) == int(expected.correct)
+    upstream = torch.arange(1.0, N + 1).double() if settings.get("reduction") == "none" else torch.tensor(2.0).double()
+    found.loss.backward(upstream)
+    expected.loss.backward(upstream)
+    torch.testing.assert_close(inputs[0].grad, inputs[1].grad, msg=case)
+    for name, one in parallel.named_parameters():
+        right = alone.get_parameter(name).grad
+        assert one.grad is not None and right is not None, name
+        own = right[parallel.own.start : parallel.own.stop] if name in OWN else right
+        torch.testing.assert_close(one.grad, own, msg=f"{case} {name}")
+    with torch.no_grad():
+        torch.testing.assert_close(parallel(hidden), alone(hidden), msg=case)
+    for name, one in parallel.gather().named_parameters():
+        assert torch.equal(one, alone.get_parameter(name)), name
+    same = VocabularyParallelMixture(D, V, K)  # drawn: the same contexts everywhere, other rows
+    seen = [torch.empty_like(same.latent.weight) for _ in range(dist.get_world_size())]
+    dist.all_gather(seen, same.latent.weight.detach())
+    assert all(torch.equal(one, seen[0]) for one in seen)
+    full = same.gather().weight
+    assert len({tuple(row) for row in full.tolist()}) == V
+
+
+def messages(size: int) -> None:
+    """Of one chunk: the largest logits, the sums and the targets' logits, the gradients by the contexts."""
+    kernel.BUFFER_BYTES["cpu"] = 2**24
+    _, parallel = heads("tanh", None, True)
+    torch.manual_seed(1)
+    MESSAGES.clear()
+    parallel(torch.randn(N, D).double().requires_grad_(), torch.randint(V, (N,))).loss.backward()
+    assert [shape for _, shape in MESSAGES] == [[N * K], [2, N * K], [N, K, E]], MESSAGES
+    MESSAGES.clear()
+    with torch.no_grad():
+        parallel(torch.randn(N, D).double(), torch.randint(V, (N,)))
+    assert [shape for _, shape in MESSAGES] == [[N * K], [2, N * K]], MESSAGES
+
+
+if __name__ == "__main__":
+    count = int(os.environ["FASTMOS_PROCESSES"])
+    mp.start_processes(process, (count, os.environ["FASTMOS_RENDEZVOUS"]), nprocs=count, start_method="fork")  # type: ignore
