@@ -103,13 +103,13 @@ def killed(command: Callable[[Path], Command], folder: Path, kills: int, choose:
         os.kill(child, signal.SIGKILL)
         was_killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
         struck += was_killed
+        time.sleep(1.1)  # what was left is cleared by a call that comes a second later
         if not was_killed or (
             (folder / "killed" / "out" / "model.safetensors").exists() and command(folder)[0] == "average"
         ):
             same = same and content(folder / "alone") == content(folder / "killed")
             shutil.rmtree(folder / "killed")
             (folder / "killed").mkdir()
-    time.sleep(1.1)  # whoever wrote had time to lock
     assert in_child(lambda: fastmos(command(folder / "killed" / "out"))) == 0
     same = same and content(folder / "alone") == content(folder / "killed")
     return struck, same and not list(folder.rglob(".*.tmp"))
