@@ -156,13 +156,13 @@ def _temporary(path: Path) -> Iterator[Path]:
         _remove(temporary)
 
 
-def clear_temporary(folder: Path, name: str = "*") -> None:
+def clear_temporary(folder: Path, name: str = "*", settled: float = SETTLED) -> None:
     """Remove what killed processes left while they wrote: it is not locked, as what is being written is."""
     for left in folder.glob(f".{name if name == '*' else glob.escape(name)}.*.tmp"):
         with suppress(OSError):  # another process was faster, or the disk has no locks
             handle = os.open(left, os.O_RDONLY)
             try:
-                if time.time() - os.fstat(handle).st_mtime > SETTLED and _lock(handle):
+                if time.time() - os.fstat(handle).st_mtime >= settled and _lock(handle):
                     _remove(left)
             finally:
                 os.close(handle)

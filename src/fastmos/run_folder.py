@@ -73,15 +73,16 @@ class RunFolder:
         return read_config(self.config), Path(str(about.get("base", "")))
 
     def digests(self) -> dict[str, str]:
-        """SHA-256 of the tokenizers and whatever else the weights are of no use without."""
-        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in self.inputs if path.is_file()}
+        """SHA-256 of what gives the weights their meaning; features say themselves what made them."""
+        paths = (self.source, self.target, self.shortlist)
+        return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths if path.is_file()}
 
     def read_weights(self) -> dict[str, Tensor]:
         """The run's weights, which must be those that were trained with its tokenizers."""
         tensors, notes = read_tensors(self.model)
-        found = self.digests()
-        for name, digest in notes.get("inputs", found).items():  # older runs do not say
-            if found.get(name) != digest:
+        trained = notes.get("inputs", {})  # older runs do not say
+        for name, digest in self.digests().items():
+            if trained.get(name, digest) != digest:
                 raise InputError(f"{self.root}: was trained with another {name}; get the whole folder again")
         return tensors
 

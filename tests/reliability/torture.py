@@ -92,20 +92,25 @@ def content(folder: Path) -> dict[str, bytes]:
 def killed(command: Callable[[Path], Command], folder: Path, kills: int, choose: random.Random) -> tuple[int, bool]:
     """How many kills struck, and whether the files are those of a command left alone."""
     begin = time.monotonic()
-    assert in_child(lambda: fastmos(command(folder / "alone"))) == 0
+    (folder / "alone").mkdir()
+    (folder / "killed").mkdir()
+    assert in_child(lambda: fastmos(command(folder / "alone" / "out"))) == 0
     lasts = time.monotonic() - begin
     struck, same = 0, True
     while struck < kills:
-        child = start_child(lambda: fastmos(command(folder / "killed")))
+        child = start_child(lambda: fastmos(command(folder / "killed" / "out")))
         time.sleep(choose.uniform(0, lasts))
         os.kill(child, signal.SIGKILL)
         was_killed = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
         struck += was_killed
-        if not was_killed or ((folder / "killed" / "model.safetensors").exists() and command(folder)[0] == "average"):
+        time.sleep(1.1)  # what was left is cleared by a call that comes a second later
+        if not was_killed or (
+            (folder / "killed" / "out" / "model.safetensors").exists() and command(folder)[0] == "average"
+        ):
             same = same and content(folder / "alone") == content(folder / "killed")
             shutil.rmtree(folder / "killed")
-    time.sleep(1.1)  # whoever wrote had time to lock
-    assert in_child(lambda: fastmos(command(folder / "killed"))) == 0
+            (folder / "killed").mkdir()
+    assert in_child(lambda: fastmos(command(folder / "killed" / "out"))) == 0
     same = same and content(folder / "alone") == content(folder / "killed")
     return struck, same and not list(folder.rglob(".*.tmp"))
 

@@ -156,7 +156,7 @@ def _one_builder(cache: Path) -> Iterator[None]:
         except OSError:
             yield
             return
-        clear_temporary(cache)
+        clear_temporary(cache, settled=0.0)  # nobody else begins to build here
         yield
 
 
