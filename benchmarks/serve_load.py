@@ -3,9 +3,9 @@
     python benchmarks/serve_load.py out/demo/mixture --output out/serve_load.json --page docs/serving.md
 
 One client and many in turns, then many for some minutes, each answer compared with what `translate` gives for the line
-alone; more of them with a beam of 1, to see whether memory grows; strange requests; SIGTERM while all clients ask. Server and
-clients share the machine, and speak over its loopback address. `--page` puts the figures into the marked place of that
-page.
+alone; more of them with a beam of 1, to see whether memory grows; strange requests; SIGTERM while all clients ask.
+Server and clients share the machine, and speak over its loopback address. `--page` puts the figures into the marked
+place of that page.
 """
 
 import asyncio
