@@ -1,6 +1,7 @@
 """The process: load runs, listen, serve until a signal, answer what waits, end."""
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -61,6 +62,7 @@ def serve(runs: Sequence[Path], host: str, port: int, device: str | None, limits
     """Serve runs until a signal ends it."""
     listening = listen(host, port)  # first, so that a port in use is said before the runs are loaded
     served = load_served(runs, device)
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)
     metrics = Metrics()
     app = create_app(served, limits, metrics)
     names = ", ".join(one.name for one in served)
@@ -77,7 +79,7 @@ def configure(app: ASGIApp, limits: Limits) -> uvicorn.Config:
         http=Patient,
         ws="none",
         lifespan="on",
-        log_level="warning",
+        log_level="error",  # what is wrong with a request is said to its client
         access_log=False,
         server_header=False,
         proxy_headers=False,
