@@ -8,13 +8,14 @@ from torch import Tensor
 
 from fastmos.heads import Head, MixtureOfSoftmaxes, Softmax, build_head
 from fastmos.heads.gradient import Through, gradient_share
+from tests.heads.options import own
 
 D, V, K, N = 5, 23, 3, 7
 
 
 def made(kind: str, **options: Any) -> tuple[Head, Tensor, Tensor]:
     torch.manual_seed(0)
-    head = build_head(kind, D, V, mixtures=K, shortlist=9, dropout=0.5, **options).double()
+    head = build_head(kind, D, V, **own(kind, mixtures=K, shortlist=9), dropout=0.5, **options).double()
     for weight in head.parameters():
         torch.nn.init.normal_(weight)
     return head, torch.randn(N, D, dtype=torch.float64), torch.arange(N)

@@ -11,7 +11,7 @@ from tests.heads.test_modules import run_script
 @pytest.mark.parametrize("processes", [1, 2, 3])
 def test_several_processes_get_the_loss_and_the_gradients_of_one(processes: int, tmp_path: Path) -> None:
     meeting = str(tmp_path / "rendezvous")
-    run_script("parallel_script.py", FASTMOS_RENDEZVOUS=meeting, FASTMOS_PROCESSES=str(processes))
+    run_script("parallel_script", FASTMOS_RENDEZVOUS=meeting, FASTMOS_PROCESSES=str(processes))
 
 
 def test_the_split_is_even_and_complete() -> None:

@@ -131,11 +131,10 @@ def test_the_attention_of_a_transformer_is_that_of_its_last_layer(digits: Path) 
     seen: list[torch.Tensor] = []
 
     def count(module: Any, given: Any) -> Any:
-        x, keys_values, mask = given
+        queries, keys_values, mask = given
         keys, values = keys_values
         one_hot = torch.eye(4).expand(*values.shape[:2], 4, 4)  # [B, H, S, D/H], D/H is 4 too
-        query = module.query(x).unflatten(2, (2, -1)).transpose(1, 2)
-        seen.append(torch.nn.functional.scaled_dot_product_attention(query, keys, one_hot, mask).mean(1))
+        seen.append(torch.nn.functional.scaled_dot_product_attention(queries, keys, one_hot, mask).mean(1))
 
     handle = read.register_forward_pre_hook(count)
     tokens = run.target.encode("1 2")

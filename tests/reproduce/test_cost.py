@@ -17,6 +17,7 @@ from fastmos.tokenizers import PAD
         ("mos", {"mixtures": 3}),
         ("moc", {"mixtures": 3}),
         ("shortlist", {"mixtures": 3, "shortlist": 4}),
+        ("shared-tail", {"mixtures": 3, "shortlist": 4}),
         ("mixtape", {"shortlist": 4}),
     ],
 )

@@ -20,6 +20,7 @@ from fastmos.reproduce.plans import plan
 from fastmos.reproduce.scales import MAIN, SCALES, Base, Scale
 from fastmos.reproduce.suites import HEADS, RANK
 from fastmos.samples.grammar import write_sample
+from tests.heads.options import own
 
 SMALLER = {
     r"hidden_size: 256": "hidden_size: 8",
@@ -132,7 +133,7 @@ def test_words_are_counted_by_how_often_they_were_seen(trained: Any) -> None:
 )
 def test_bounds_of_the_rank_hold_and_are_reached(kind: str, mixtures: int, most: int) -> None:
     torch.manual_seed(0)
-    head = build_head(kind, 5, 40, mixtures=mixtures, shortlist=12).double()
+    head = build_head(kind, 5, 40, **own(kind, mixtures=mixtures, shortlist=12)).double()
     for weight in head.parameters():
         torch.nn.init.normal_(weight)
     assert rank.most(head) == most

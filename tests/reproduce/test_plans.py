@@ -19,6 +19,7 @@ from fastmos.reproduce.suites import HEADS, LANGUAGE, OVERALL, RANK, SUITES, TAB
 from fastmos.run_folder import RunFolder
 from fastmos.tasks import build_task
 from fastmos.tokenizers import Pretokenizer, WordTokenizer
+from tests.heads.options import own
 
 EVERY = [(scale, suite) for scale in SCALES.values() for suite in SUITES.values() if suite.rows_at(scale)]
 
@@ -132,7 +133,9 @@ def _language_parameters(one: Plan) -> int:
     vocab_size, model, head = _size(one.config.tokenizers.target), one.config.model, one.config.head
     body = LanguageModel(vocab_size, hidden_size=model.hidden_size)
     frequent, mixtures = vocab_size // 10, head.num_mixtures
-    output = build_head(head.type, model.hidden_size, vocab_size, mixtures=mixtures, shortlist=frequent)
+    output = build_head(
+        head.type, model.hidden_size, vocab_size, **own(head.type, mixtures=mixtures, shortlist=frequent)
+    )
     parts = [body.lstm, output]  # the embedding is tied
     return sum(weight.numel() for part in parts for weight in part.parameters())
 

@@ -74,6 +74,16 @@ class Shortlist(MoS):
     """how many frequent tokens are mixed; 0: as many as cost least, by their counts in the training text"""
 
 
+class SharedTail(MoS):
+    """A mixture over the frequent tokens whose components share the logits of all others."""
+
+    factory: ClassVar[str] = "fastmos.heads.SharedTailMixture"
+    type: Literal["shared-tail"] = "shared-tail"  # type: ignore[assignment]
+    """which head"""
+    shortlist: NonNegative = 0
+    """how many frequent tokens are mixed; 0: a tenth of the vocabulary"""
+
+
 class Mixtape(HeadConfig):
     """One softmax over logits that gates mix from four contexts (Yang et al. 2019)."""
 
@@ -99,6 +109,7 @@ HEADS: dict[str, type[HeadConfig]] = {
     "mos": MoS,
     "moc": MoC,
     "shortlist": Shortlist,
+    "shared-tail": SharedTail,
     "mixtape": Mixtape,
 }
 if TYPE_CHECKING:

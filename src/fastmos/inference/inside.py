@@ -194,11 +194,11 @@ def _transformer_attention(body: Transformer, batch: Batch) -> Tensor:
     x = body._embed(body.embedding, batch.inputs)  # [B, T, D]
     for layer in before:
         x = layer(x, layer.source.keys_values(memory), mask)
-    y = last.before(x, 0)
-    x = last.after(x, last.own(y, last.own.keys_values(y), causal=True), 0)
-    query = last.source.query(last.before(x, 1)).unflatten(2, (last.source.num_heads, -1)).transpose(1, 2)
+    queries, keys_values = last.own.of_one_text(last.before(x, 0))
+    x = last.after(x, last.own(queries, keys_values, causal=True), 0)
+    queries = last.source.queries(last.before(x, 1))  # [B, H, T, D/H]
     keys, _ = last.source.keys_values(memory)  # [B, H, S, D/H]
-    scores = query @ keys.transpose(2, 3) / query.shape[3] ** 0.5  # [B, H, T, S]
+    scores = queries @ keys.transpose(2, 3) / queries.shape[3] ** 0.5  # [B, H, T, S]
     weights: Tensor = scores.masked_fill(~mask, -torch.inf).softmax(3).mean(1)
     return weights
 

@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from fastmos import experiment, measure
 from fastmos.bench.head import public_formula
 from fastmos.config import Config
-from fastmos.heads import Head, Mixtape, ShortlistMixture
+from fastmos.heads import Head, Mixtape
+from fastmos.heads.shortlist import ShortlistHead
 from fastmos.progress import progress
 from fastmos.reproduce.plans import Plan
 from fastmos.reproduce.records import header
@@ -92,7 +93,7 @@ def training_step(root: Path, config: Config, fused: bool) -> Callable[[], objec
 def plain_loss(head: nn.Module, hidden: Tensor, targets: Tensor) -> Tensor:
     """The same loss, of hidden states [B, T, D], with all logits in memory."""
     assert isinstance(head, Head)
-    if isinstance(head, ShortlistMixture | Mixtape):  # with gradients, its log-probabilities follow the plain formula
+    if isinstance(head, ShortlistHead | Mixtape):  # with gradients, its log-probabilities follow the plain formula
         return F.nll_loss(head.log_probs(hidden.flatten(0, 1)), targets.flatten(), ignore_index=PAD)
     contexts, log_prior = head.parts(hidden.flatten(0, 1))  # [N, K, d], [N, K]
     if head.softmaxes > 1:
