@@ -14,6 +14,7 @@ from fastmos.heads import (
     MixtureOfContexts,
     MixtureOfSoftmaxes,
     PartialLogProbs,
+    SharedTailMixture,
     ShortlistMixture,
     Softmax,
     products,
@@ -38,6 +39,7 @@ HEADS: dict[str, Callable[[], nn.Module]] = {
     "contexts": lambda: MixtureOfContexts(D, V, 3),
     "shortlist": lambda: ShortlistMixture(D, V, 3, 20),
     "shortlist of ids": lambda: ShortlistMixture(D, V, 3, list(range(1, 60, 2)), bias=False),
+    "shared tail": lambda: SharedTailMixture(D, V, 3, 20),
     "mixtape": lambda: Mixtape(D, V),
 }
 WORDS = WordTokenizer([f"w{rank}" for rank in range(V - 4)])
@@ -141,6 +143,16 @@ def test_probabilities_that_underflow_are_summed_in_log_space() -> None:
         ours, expected = packed(model).head(hidden), head(hidden)
     assert torch.isfinite(expected[:, 5]).all() and (expected[:, 6] == -torch.inf).all()
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("head", [MixtureOfSoftmaxes, ShortlistMixture, SharedTailMixture])
+def test_a_model_packed_in_training_has_no_dropout(head: Callable[..., nn.Module]) -> None:
+    listed = () if head is MixtureOfSoftmaxes else (20,)
+    model, hidden = Generator(BODIES["lstm"](), head(D, V, 3, *listed, dropout=0.5)), torch.randn(4, D)
+    assert model.training
+    twin = packed(model)
+    first, second = (whole(twin.head(hidden)) for _ in range(2))
+    assert torch.equal(first, second) and model.head.training
 
 
 def test_what_cannot_be_packed_stays_as_it_is() -> None:

@@ -1,6 +1,7 @@
 """Heads and modules for search on a CPU: copies whose weights are laid out for their kernels once, or rounded to int8.
 
-A copy shares all other parameters with its original, has no gradients, and does not follow later training.
+A copy shares all other parameters with its original, has no gradients and no dropout, and does not follow later
+training. Heads with log-probabilities of their own (shared tail, Mixtape) keep their output embedding as it is.
 """
 
 import copy
@@ -22,6 +23,7 @@ AnyModule = TypeVar("AnyModule", bound=nn.Module)
 def packed_copy(module: AnyModule, int8: bool = False) -> AnyModule:
     """A copy of a module in which each that has a method `pack_` has been packed."""
     twin = copy.copy(module)
+    twin.training = False
     twin._modules = {name: one and packed_copy(one, int8) for name, one in module._modules.items()}
     if hasattr(twin, "pack_"):
         twin.pack_(int8)  # type: ignore[operator]
