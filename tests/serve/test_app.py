@@ -142,6 +142,7 @@ def test_models_and_health(server: Running, folders: list[Path]) -> None:
 def test_runs_of_the_same_name_are_told_apart(folders: list[Path], tmp_path: Path) -> None:
     found = load_served([folders[0], folders[0], Path(f"{folders[0]}/../lm/")], "cpu")
     assert [one.name for one in found] == ["mixture", "mixture-2", "lm"]
+    assert all("searched" in vars(one.run) for one in found)  # packed already, so that no request waits for it
 
 
 # ---- requests that are refused
@@ -506,6 +507,11 @@ def test_operations_are_described(server: Running) -> None:
     form = described["paths"]["/caption"]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
     assert form["required"] == ["image"] and "nbest" in form["properties"]
     assert "HTTPValidationError" not in json.dumps(described)
+    for message, place in (("ChoiceMessage", ("log_prob",)), ("ScoreResponse", ("log_probs", "items"))):
+        field = described["components"]["schemas"][message]["properties"]
+        for name in place:
+            field = field[name]
+        assert {"type": "null"} in field["anyOf"]  # of what is impossible
 
 
 def test_metrics_are_in_the_format_of_prometheus(server: Running) -> None:

@@ -4,9 +4,11 @@ from argparse import Namespace
 
 from fastmos.cli.arguments import Arguments, add_count, add_number, add_paths
 from fastmos.errors import InputError, needs_extra
+from fastmos.serve.limits import Limits
 
 
 def add_arguments(parser: Arguments) -> None:
+    usual = Limits()
     add_paths(parser, "runs", "folders that fastmos train made", "RUN")
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1, ...; if not given, a GPU if there is one")
     parser.add_argument(
@@ -16,11 +18,11 @@ def add_arguments(parser: Arguments) -> None:
         help="where to listen (default: 127.0.0.1, for this machine alone)",
     )
     add_count(parser, "--port", "0 for any that is free", 8000, least=0)
-    add_count(parser, "--max-lines", "most lines of a request", 128)
-    add_count(parser, "--max-characters", "most characters of a line", 2000)
-    add_number(parser, "--max-image-mb", "largest image file, in MB", 10)
-    add_count(parser, "--max-queue", "most lines and images that wait; more get status 429", 1024)
-    add_number(parser, "--timeout", "seconds from a request to its answer; later it gets status 503", 30)
+    add_count(parser, "--max-lines", "most lines of a request", usual.lines)
+    add_count(parser, "--max-characters", "most characters of a line", usual.characters)
+    add_number(parser, "--max-image-mb", "largest image file, in MB", usual.image_megabytes)
+    add_count(parser, "--max-queue", "most lines and images that wait; more get status 429", usual.queue)
+    add_number(parser, "--timeout", "seconds from a request to its answer; later it gets status 503", usual.seconds)
 
 
 def run(args: Namespace) -> None:
@@ -29,7 +31,6 @@ def run(args: Namespace) -> None:
         import fastapi  # noqa: F401
         import python_multipart  # noqa: F401
         import uvicorn  # noqa: F401
-    from fastmos.serve.limits import Limits
     from fastmos.serve.server import serve
 
     for name in ("max_image_mb", "timeout"):

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import asdict
@@ -227,18 +227,12 @@ def _add_pages(app: FastAPI) -> None:
     """The files of the page; nothing else is read from disk."""
     folder = files("fastmos.serve") / "page"
     for path, (name, kind) in PAGES.items():
-        content = (folder / name).read_bytes()
-
-        async def page(content: bytes = content, kind: str = kind) -> Response:
-            return Response(content, media_type=f"{kind}; charset=utf-8")
-
-        app.router.add_route(path, _without_request(page), methods=["GET"], include_in_schema=False)
+        app.router.add_route(path, _page((folder / name).read_bytes(), kind), methods=["GET"], include_in_schema=False)
 
 
-def _without_request(page: Any) -> Any:
+def _page(content: bytes, kind: str) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
-        found: Response = await page()
-        return found
+        return Response(content, media_type=f"{kind}; charset=utf-8")
 
     return endpoint
 

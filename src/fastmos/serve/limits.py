@@ -12,10 +12,10 @@ class Limits:
 
     lines: int = 128  # of a request
     characters: int = 2000  # of a line
-    image_megabytes: float = 10.0  # of an image's file
-    megapixels: float = 50.0  # of an image
+    image_megabytes: float = 10  # of an image's file
+    megapixels: float = 50  # of an image
     queue: int = 1024  # lines and images that wait
-    seconds: float = 30.0  # from a request to its answer
+    seconds: float = 30  # from a request to its answer
 
     @property
     def image_bytes(self) -> int:

@@ -5,8 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from fastmos.errors import did_you_mean
-from fastmos.files import printable
+from fastmos.errors import did_you_mean, lower_first, printable
 from fastmos.serve.limits import MAX_BEAM, MAX_SAMPLES
 
 
@@ -30,6 +29,7 @@ BeamSize = Annotated[
 ]
 Nbest = Annotated[int, Field(ge=1, le=MAX_BEAM, description="outputs of each line, best first")]
 Scores = Annotated[bool, Field(description="give log-probability and score of each output too")]
+LogProb = Annotated[float | None, Field(description="null for a token or line that is impossible")]
 Inside = Annotated[bool, Field(description="tell, for a single line, how each output came about token by token")]
 
 
@@ -85,7 +85,7 @@ class ChoiceMessage(BaseModel):
 
     token: str
     ends_word: bool
-    log_prob: float
+    log_prob: LogProb
     prior: list[float]
     responsibility: list[float]
     mixture: list[tuple[str, float]]
@@ -113,7 +113,7 @@ class ScoreResponse(BaseModel):
     """The log-probability of each target line, its end included."""
 
     model: str
-    log_probs: list[float]
+    log_probs: list[LogProb]
     inside: InsideMessage | None = None
 
 
@@ -171,8 +171,7 @@ def sentence_about(errors: list[Any], known: dict[str, Any]) -> str:
         return f"there is no field '{name}'{did_you_mean(name, known, 'GET /docs lists the fields')}"
     if error["type"] == "string_unicode" and not where:
         return "the name of a field is not text; GET /docs lists the fields"
-    said = str(error["msg"]).removeprefix("Value error, ")
-    said = f"{said[:1].lower()}{said[1:]}"
+    said = lower_first(str(error["msg"]).removeprefix("Value error, "))
     if not where or error["type"] == "model_attributes_type":
         return "the body is not a JSON object; send one with Content-Type: application/json"
     return f"{_place(where)}: {said}"

@@ -83,6 +83,7 @@ class Served:
 
     def prepare(self) -> None:
         """Whatever is made once, so that no request waits for it."""
+        _ = self.run.searched
         if self.task == "captioning":
             self.run.backbone.network.to(self.run.device)
         else:
@@ -109,8 +110,8 @@ def load_served(folders: Sequence[Path], device: str | None) -> list[Served]:
 
 
 @dataclass(frozen=True)
-class Translate:
-    """Lines -> answers."""
+class Search:
+    """What is answered by the outputs of a search."""
 
     model: Served
     beam_size: int
@@ -120,6 +121,10 @@ class Translate:
     @property
     def batch_size(self) -> int:
         return max(1, ROWS // self.beam_size)
+
+
+class Translate(Search):
+    """Lines -> answers."""
 
     def answer(self, lines: Sequence[str]) -> list[Answer]:
         run = self.model.run
@@ -134,18 +139,8 @@ class Translate:
         ]
 
 
-@dataclass(frozen=True)
-class Caption:
+class Caption(Search):
     """Squares of images -> answers."""
-
-    model: Served
-    beam_size: int
-    nbest: int
-    inside: bool
-
-    @property
-    def batch_size(self) -> int:
-        return max(1, ROWS // self.beam_size)
 
     def answer(self, squares: Sequence[Any]) -> list[Answer]:
         run = self.model.run
