@@ -13,13 +13,12 @@ from pathlib import Path
 import pytest
 
 from fastmos import files
-from fastmos.errors import InputError
+from fastmos.errors import InputError, printable
 from fastmos.files import (
     check_output,
     clear_temporary,
     csv_cell,
     folder_written_whole,
-    printable,
     read_bytes,
     read_json,
     read_json_lines,

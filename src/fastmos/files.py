@@ -17,8 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from fastmos.errors import InputError
-from fastmos.errors import printable as printable
+from fastmos.errors import InputError, printable
 
 MAX_LINE = 2**28  # bytes of a line of text, and
 MAX_JSON = 2**28  # of a JSON file, unpacked

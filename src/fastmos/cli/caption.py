@@ -18,8 +18,8 @@ from fastmos.cli.arguments import (
     add_run,
     load_run,
 )
-from fastmos.errors import InputError
-from fastmos.files import check_output, printable
+from fastmos.errors import InputError, printable
+from fastmos.files import check_output
 from fastmos.processes import cores
 
 if TYPE_CHECKING:

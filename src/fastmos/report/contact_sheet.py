@@ -6,7 +6,8 @@ import io
 from collections.abc import Sequence
 from pathlib import Path
 
-from fastmos.files import printable, written_whole
+from fastmos.errors import printable
+from fastmos.files import written_whole
 from fastmos.vision.images import read_image
 
 THUMBNAIL = 240  # pixels, on a contact sheet
