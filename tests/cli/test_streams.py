@@ -70,6 +70,11 @@ def test_odd_numbers_of_processes(environment: dict[str, str], said: str) -> Non
     assert done.returncode == (2 if said else 0) and said in done.stderr.decode() and b"Traceback" not in done.stderr
 
 
+def test_an_empty_number_of_processes_is_none() -> None:
+    done = call("reproduce words --scale nowhere", WORLD_SIZE="")
+    assert done.returncode == 2 and b"nowhere" in done.stderr and b"Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
     "environment",
     [

@@ -5,7 +5,6 @@ seed, and is evaluated on held-out text. Everything lies in one folder, so an in
 """
 
 import math
-import os
 import statistics
 import tempfile
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from typing import Any, Literal, get_args
 from fastmos.bench.assignment import print_solved, solve_kept
 from fastmos.errors import InputError
 from fastmos.files import write_json
+from fastmos.processes import whole_number
 from fastmos.provenance import provenance
 from fastmos.samples.grammar import write_sample
 from fastmos.tables.assignment import Method
@@ -71,7 +71,7 @@ def run(
         raise InputError(f"{seeds} seeds evaluate nothing; give at least 1")
     if output is not None and (output.is_dir() or output.parent.is_file()):
         raise InputError(f"{output}: cannot be written; give the name of a file in a folder")
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if whole_number("WORLD_SIZE", 1) > 1:
         raise InputError("fastmos bench tables measures one process; start it without torchrun")
     with ExitStack() as stack:
         folder = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))

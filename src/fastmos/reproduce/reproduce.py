@@ -4,7 +4,6 @@ Work is a list of jobs, each of which writes one file of results. A job whose fi
 process works on is skipped, so that the same command may be started several times to share the work.
 """
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 from fastmos.config import parse_config
 from fastmos.errors import InputError
 from fastmos.files import check_output
+from fastmos.processes import whole_number
 from fastmos.reproduce.measurements import Measurement
 from fastmos.reproduce.plans import Plan, Row, TablePlan, config_id, digest, plan, word_model
 from fastmos.reproduce.records import read_result, write_result
@@ -66,7 +66,7 @@ def reproduce(
         raise InputError(f"no suite '{suite}'; choose one of {', '.join(SUITES)} or {ALL}")
     if seeds is not None and seeds < 1:
         raise InputError(f"{seeds} seeds train nothing; give at least 1")
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+    if whole_number("WORLD_SIZE", 1) > 1:
         raise InputError("fastmos reproduce trains each run in one process; start it without torchrun, several times")
     for folder in (runs, results):
         if folder.exists() and not folder.is_dir():
