@@ -53,12 +53,8 @@ class RunFolder:
         self.validation = root / "validation"
         self.cache = root / "cache"
         self.checkpoints = Checkpoints(root / "checkpoints")
-        self.inputs = (
-            self.source,
-            self.target,
-            self.features,
-            self.shortlist,
-        )  # what the weights are of no use without
+        # What the weights are of no use without.
+        self.inputs = (self.source, self.target, self.features, self.shortlist)
 
     def read(self) -> tuple[Config, Path]:
         """The run's config, and the folder its data paths are relative to."""

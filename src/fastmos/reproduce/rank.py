@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fastmos.heads import Head, Mixtape, Rank, ShortlistMixture, log_prob_rank
+from fastmos.heads import Head, Mixtape, Rank, log_prob_rank
+from fastmos.heads.shortlist import ShortlistHead
 from fastmos.inference.contexts import log_prob_batches, some_states
 from fastmos.inference.run import Run, load
 from fastmos.progress import progress
@@ -66,7 +67,7 @@ def most(head: Head) -> int:
     shortlist are mixed, those are free, and the others have the rank of one softmax, whose logits share one constant.
     """
     one = head.embedding_size + 2
-    if isinstance(head, ShortlistMixture | Mixtape):
+    if isinstance(head, ShortlistHead | Mixtape):
         return one + (one - 1 if head.mixtures == 1 else len(head.shortlist))
     return one if head.softmaxes == 1 else head.vocab_size
 
