@@ -56,7 +56,7 @@ def windows(tokens: torch.Tensor) -> list[dict[str, torch.Tensor]]:
 def train(
     model: Any, folder: Path, steps: int, learning_rate: float, every: int, data: dict[str, Any]
 ) -> tuple[Any, list[Point]]:
-    """Train, go on where this was stopped, or load what is done: the model, and its validation loss along the way."""
+    """Train, resume, or load what is done: the model, and its validation loss along the way."""
     if (folder / "model.safetensors").exists():
         (state,) = folder.glob("checkpoint-*/trainer_state.json")
         history = json.loads(state.read_text())["log_history"]
