@@ -155,6 +155,17 @@ def test_a_model_packed_in_training_has_no_dropout(head: Callable[..., nn.Module
     assert torch.equal(first, second) and model.head.training
 
 
+def test_a_long_search_leaves_the_model_as_it_is() -> None:
+    model, batch = make("transformer", "softmax"), batch_for("transformer")
+    with torch.no_grad():
+        model.head.bias[WORDS.eos] = -1e9  # type: ignore[operator]
+    before = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    beam_search(packed(model), WORDS, batch, beam_size=1, max_length=transformer.POSITIONS + 2)
+    after = dict(model.named_buffers())
+    assert before.keys() == after.keys() and all(torch.equal(before[name], after[name]) for name in before)
+    assert not any(buffer.is_inference() for buffer in after.values())
+
+
 def test_what_cannot_be_packed_stays_as_it_is() -> None:
     model = make("lstm", "softmax").double()
     assert packed(model) is model

@@ -23,7 +23,7 @@ AnyModule = TypeVar("AnyModule", bound=nn.Module)
 def packed_copy(module: AnyModule, int8: bool = False) -> AnyModule:
     """A copy of a module in which each that has a method `pack_` has been packed."""
     twin = copy.copy(module)
-    twin.training = False
+    twin.training, twin._buffers = False, dict(module._buffers)
     twin._modules = {name: one and packed_copy(one, int8) for name, one in module._modules.items()}
     if hasattr(twin, "pack_"):
         twin.pack_(int8)  # type: ignore[operator]
