@@ -79,7 +79,14 @@ def test_without_the_import_loading_fails_and_names_us(tmp_path: Path) -> None:
         assert works or "model type `fastmos`" in done.stderr
     card = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "import fastmos.integrations.huggingface" in card
-    assert "AutoModelForCausalLM.from_pretrained" in card
+    assert "AutoModelForCausalLM.from_pretrained" in card and 'the head "mos" of fastmos' in card
+
+
+@pytest.mark.parametrize("entry", [3, {}, {"model": 3}, {"model": "MixtureOfNothing"}])
+def test_an_entry_that_names_no_model_gets_a_sentence(entry: Any, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "fastmos", "mixture": entry}))
+    with pytest.raises(InputError, match=r"^config.json names the model .*, which transformers \S+ lacks$"):
+        transformers.AutoConfig.from_pretrained(tmp_path)
 
 
 def test_a_model_card_that_is_there_stays(tmp_path: Path) -> None:

@@ -89,8 +89,9 @@ def class_named(name: str) -> Any:
 
 
 def _saved_class(values: dict[str, Any]) -> Any:
-    name = f"{values.get('mixture', {}).get('model')}"
-    found = class_named(name)
+    entry = values.get("mixture")
+    name = entry.get("model") if isinstance(entry, dict) else None
+    found = class_named(name) if isinstance(name, str) else None
     if found is None:
         raise InputError(f"config.json names the model {name}, which transformers {transformers.__version__} lacks")
     return found

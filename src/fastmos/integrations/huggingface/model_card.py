@@ -11,7 +11,7 @@ tags:
 
 # {name}
 
-{plain} of transformers with a mixture of softmaxes as its output layer. Its `logits` are log-probabilities.
+{plain} of transformers with the head "{head}" of fastmos as its output layer. Its `logits` are log-probabilities.
 
 ```python
 import fastmos.integrations.huggingface  # pip install 'fastmos[hf]'; without it transformers does not know "fastmos"
@@ -27,4 +27,5 @@ def write_model_card(folder: Path, model_class: Any) -> None:
     path = folder / "README.md"
     if not path.exists():
         names = {"plain": model_class.plain.__name__, "auto": model_class.auto_class.__name__}
-        path.write_text(CARD.format(name=model_class.__name__, **names), encoding="utf-8")
+        card = CARD.format(name=model_class.__name__, head=model_class.head_type, **names)
+        path.write_text(card, encoding="utf-8")
