@@ -156,7 +156,7 @@ class VocabularyParallelMixture(MixtureOfSoftmaxes):
     ) -> None:
         rows = split(vocab_size, dist.get_world_size(group))
         own = rows[dist.get_rank(group)]
-        with torch.random.fork_rng(devices=[]):  # processes draw unlike many numbers, and go on with the same
+        with torch.random.fork_rng(devices=[]):  # processes draw unlike many numbers here, and equally many later
             super().__init__(
                 hidden_size,
                 len(own),

@@ -98,7 +98,7 @@ RECIPE: Changes = {  # the paper's, with which a base keeps its text, its tokeni
 def recipe(yaml: str, corpus: str) -> dict[str, Base]:
     """The base of the suite `recipe`."""
     differs = (
-        f"{corpus} for IWSLT'14 (160,000 pairs); source in BPE; training goes on at the last learning rate after the "
+        f"{corpus} for IWSLT'14 (160,000 pairs); source in BPE; training continues at the last learning rate after the "
         "sixth halving, where the authors' code stops"
     )
     return {"recipe": Base(yaml, RECIPE, differs)}
@@ -224,7 +224,7 @@ SCALES: dict[str, Scale] = {
             "IWSLT'14",
             {MAIN: Base("iwslt14-baseline.yaml")},
             "the paper's corpus and settings; source in 30,000 words; the text has its punctuation normalized, source "
-            "lines end with eos, and training goes on after the sixth halving, all unlike in the authors' base code",
+            "lines end with eos, and training continues after the sixth halving, all unlike in the authors' base code",
             words=30_000,
             vocab_sizes=(10_000, 5000, 1000),
             wide={"bpe softmax": 292},
