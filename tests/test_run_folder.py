@@ -120,6 +120,7 @@ def test_a_killed_training_leaves_no_lock_and_its_rests_are_cleared(tmp_path: Pa
     def killed() -> None:
         with folder.lock():
             (folder.root / ".state.safetensors.1.tmp").touch()
+            (folder.root / ".averaged.1.tmp").mkdir()
             signal.raise_signal(signal.SIGKILL)
 
     assert in_child(killed) == -signal.SIGKILL

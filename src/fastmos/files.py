@@ -100,14 +100,21 @@ def check_output(output: Path | None, read: Iterable[Path | None] = ()) -> None:
         raise InputError(f"{output}: is read, and would be replaced; give another output")
     if output.exists() and not output.is_dir() and not output.is_file():
         return  # a pipe or a device
+    _refuse_folder(output)
     with _temporary(output) as path:
         path.touch()
+
+
+def _refuse_folder(path: Path) -> None:
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; give the name of a file")
 
 
 @contextmanager
 def written_whole(path: Path | str, mode: str = "w") -> Iterator[IO[Any]]:
     """A file that appears under its name only when complete: written under another name, synced, renamed."""
     path = Path(path)
+    _refuse_folder(path)
     with _temporary(path) as temporary:
         with open(
             temporary, mode, encoding=None if "b" in mode else "utf-8", newline=None if "b" in mode else ""
@@ -140,8 +147,6 @@ def _temporary(path: Path) -> Iterator[Path]:
 
     The name is random: two containers on one disk have the same process numbers.
     """
-    if path.is_dir():
-        raise InputError(f"{path}: is a folder; give the name of a file")
     path.parent.mkdir(parents=True, exist_ok=True)
     clear_temporary(path.parent, path.name)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")

@@ -10,7 +10,7 @@ from torch import Tensor
 from fastmos.checkpoints import Checkpoints, read_tensors
 from fastmos.config import Config, options, read_config, write_config
 from fastmos.errors import InputError
-from fastmos.files import read_json, write_json, written_whole
+from fastmos.files import clear_temporary, read_json, write_json, written_whole
 
 FORMAT = 1
 # A run may be made longer; and its files may move, since their content is compared (see `state.py`).
@@ -107,8 +107,7 @@ class RunFolder:
         with open(self.root / ".lock", "w") as file:  # closing it, or dying, unlocks
             _lock(file.fileno(), self.root)
             for folder in (self.root, self.validation, self.checkpoints.folder):
-                for left in folder.glob(".*.tmp"):
-                    left.unlink()
+                clear_temporary(folder, settled=0.0)  # nobody else writes files of this run
             yield
 
 

@@ -332,6 +332,15 @@ def test_the_second_of_two_builders_takes_what_the_first_made(tmp_path: Path) ->
     assert folders(tmp_path) == ["key"] and (folder / "tokens.bin").read_text() == "first"
 
 
+def test_a_builder_that_comes_when_another_has_ended_takes_what_that_made(tmp_path: Path) -> None:
+    (tmp_path / "built").mkdir()
+    (tmp_path / "built" / "tokens.bin").write_bytes(b"first")
+    with tokenized._written_whole(tmp_path / "built") as aside:
+        (aside / "tokens.bin").write_bytes(b"second")
+    assert (tmp_path / "built" / "tokens.bin").read_bytes() == b"first"
+    assert [path.name for path in tmp_path.iterdir()] == ["built"]
+
+
 # A process that builds in a pool of two, says so once the first chunk is done, and then waits for its end.
 BUILDER = """
 import signal, time
