@@ -7,6 +7,7 @@ import itertools
 import os
 from typing import Any
 
+import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
@@ -89,6 +90,8 @@ def check(contexts: Any, softcap: float | None, bias: bool, settings: dict[str, 
     seen = [torch.empty_like(same.latent.weight) for _ in range(dist.get_world_size())]
     dist.all_gather(seen, same.latent.weight.detach())
     assert all(torch.equal(one, seen[0]) for one in seen)
+    with pytest.raises(NotImplementedError, match="gather\\(\\) it first"):
+        same.component_log_probs(torch.randn(N, D))
     full = same.gather().weight
     assert len({tuple(row) for row in full.tolist()}) == V
 

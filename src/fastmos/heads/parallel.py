@@ -223,6 +223,9 @@ class VocabularyParallelMixture(MixtureOfSoftmaxes):
         pieces = [self._joined(self._own_log_probs(rows[here])) for here in slices(len(rows), most)]
         return torch.cat(pieces).view(*hidden.shape[:-1], self.vocab_size)
 
+    def component_log_probs(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        raise NotImplementedError("a vocabulary-parallel head has no softmax in one place; gather() it first")
+
     def _own_log_probs(self, hidden: Tensor) -> Tensor:
         """Those of our tokens [n, V / P]."""
         contexts, log_prior = self.parts(hidden)
