@@ -87,8 +87,6 @@ def learn_table(
             neighbors=layout == "neighbors",
         )
         if world.first:
-            for left in output.parent.glob(f".{output.name}.*.tmp"):
-                left.unlink()  # of a killed process
             found.tokenizer.save(output)
         world.wait()
         return found
