@@ -130,7 +130,7 @@ def main() -> None:
         set_seed(1)
         folder, every = options.output / name.replace(" ", "-"), options.further // 10
         model, curves[name] = train(start, folder, options.further, 1e-3, every, data)
-        test = sliding_window(model.eval(), tokens["test"][:TEST], WINDOW, WINDOW // 2)
+        test = sliding_window(model, tokens["test"][:TEST], WINDOW, WINDOW // 2)
         results[name] = {
             "test NLL per token": test.nll,
             "test perplexity per token": test.perplexity,

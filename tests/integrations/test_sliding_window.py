@@ -41,6 +41,16 @@ def test_an_untrained_model_is_as_good_as_chance() -> None:
     assert sliding_window(model, torch.randint(V, (50,)), 16, 8).perplexity == pytest.approx(V)
 
 
+def test_a_model_in_training_is_read_without_dropout_and_trains_on() -> None:
+    model, tokens = mixture("gpt2"), torch.randint(V, (50,))
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.5
+    exact = sliding_window(model.eval(), tokens, 16).nll
+    assert sliding_window(model.train(), tokens, 16).nll == exact
+    assert model.training
+
+
 @pytest.mark.parametrize(
     ("tokens", "window", "stride"), [((1,), 4, 2), ((2, 4), 4, 2), ((9,), 1, 1), ((9,), 4, 4), ((9,), 4, 0)]
 )

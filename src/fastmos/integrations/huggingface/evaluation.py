@@ -26,6 +26,7 @@ def sliding_window(model: Any, tokens: Tensor, window: int, stride: int | None =
 
     The model reads `window` tokens at a time, and the next `window` begin `stride` tokens later (as late as they can
     unless given): with a small stride every token has a long context, at the price of window / stride as much work.
+    It reads without dropout.
     """
     stride = window - 1 if stride is None else stride
     if tokens.ndim != 1 or len(tokens) < 2 or not 1 <= stride < window:
@@ -33,7 +34,8 @@ def sliding_window(model: Any, tokens: Tensor, window: int, stride: int | None =
             f"a sliding window of {window} tokens that moves by {stride} was to read tokens {list(tokens.shape)}; "
             "it needs at least 2 tokens in one row, and a stride from 1 to window - 1"
         )
-    total, count, predicted = 0.0, 0, 1  # tokens before `predicted` are done
+    total, count, predicted, training = 0.0, 0, 1, model.training  # tokens before `predicted` are done
+    model.eval()
     for begin in range(0, len(tokens), stride):
         some = tokens[begin : begin + window][None].to(model.device)
         labels = some.clone()
@@ -43,4 +45,5 @@ def sliding_window(model: Any, tokens: Tensor, window: int, stride: int | None =
         count, predicted = count + new, predicted + new
         if predicted == len(tokens):
             break
+    model.train(training)
     return Likelihood(total / count, count)
