@@ -5,6 +5,7 @@ import io
 import json
 import random
 import re
+import shutil
 import socket
 import tempfile
 import threading
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -143,6 +145,26 @@ def test_runs_of_the_same_name_are_told_apart(folders: list[Path], tmp_path: Pat
     found = load_served([folders[0], folders[0], Path(f"{folders[0]}/../lm/")], "cpu")
     assert [one.name for one in found] == ["mixture", "mixture-2", "lm"]
     assert all("searched" in vars(one.run) for one in found)  # packed already, so that no request waits for it
+
+
+def test_no_line_of_a_file_is_shown_unless_examples_are_asked_for(
+    folders: list[Path], server: Running, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("a line of another file\n")
+    for folder, side in ((folders[0], "source"), (folders[2], "target")):
+        shutil.copytree(folder, tmp_path / folder.name)
+        file = tmp_path / folder.name / "config.yaml"
+        config = yaml.safe_load(file.read_text())
+        config["data"]["test"][side] = str(secret)
+        file.write_text(yaml.safe_dump(config))
+    strange = [tmp_path / folders[0].name, tmp_path / folders[2].name]
+    with Running(load_served(strange, "cpu"), Limits()) as closed:
+        answer = closed.get("/models")
+    assert answer.status == 200 and [model["examples"] for model in answer.message["models"]] == [[], []]
+    named = load_served(strange, "cpu", examples=True)
+    assert [one.about["examples"] for one in named] == [["a line of another file"]] * 2
+    assert [bool(model["examples"]) for model in server.get("/models").message["models"]] == [True, True, True, False]
 
 
 # ---- requests that are refused

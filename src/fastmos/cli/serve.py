@@ -2,7 +2,7 @@
 
 from argparse import Namespace
 
-from fastmos.cli.arguments import Arguments, add_count, add_number, add_paths
+from fastmos.cli.arguments import Arguments, add_count, add_flag, add_number, add_paths
 from fastmos.errors import InputError, needs_extra
 from fastmos.serve.limits import Limits
 
@@ -18,6 +18,7 @@ def add_arguments(parser: Arguments) -> None:
         help="where to listen (default: 127.0.0.1, for this machine alone)",
     )
     add_count(parser, "--port", "0 for any that is free", 8000, least=0)
+    add_flag(parser, "--examples", "offer lines of the test text that each run's config names, to whoever asks")
     add_count(parser, "--max-lines", "most lines of a request", usual.lines)
     add_count(parser, "--max-characters", "most characters of a line", usual.characters)
     add_number(parser, "--max-image-mb", "largest image file, in MB", usual.image_megabytes)
@@ -43,4 +44,4 @@ def run(args: Namespace) -> None:
         queue=args.max_queue,
         seconds=args.timeout,
     )
-    serve(args.runs, args.host, args.port, args.device, limits)
+    serve(args.runs, args.host, args.port, args.device, limits, args.examples)

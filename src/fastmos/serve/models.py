@@ -37,6 +37,7 @@ class Served:
 
     name: str
     run: Run
+    examples: bool = False  # may lines of the file that its config names as test text be shown?
 
     @property
     def task(self) -> str:
@@ -59,7 +60,7 @@ class Served:
             "max_length": config.data.max_length,
             "tokenized": self.run.task.tokenizers[0].pretokenizer.language is None,
             "lowercase": self.run.task.tokenizers[0].pretokenizer.lowercase,
-            "examples": self._examples(),
+            "examples": self._examples() if self.examples else [],
         }
 
     def _examples(self) -> list[str]:
@@ -90,7 +91,7 @@ class Served:
             self.run.score([""] if self.task == "translation" else None, [""])
 
 
-def load_served(folders: Sequence[Path], device: str | None) -> list[Served]:
+def load_served(folders: Sequence[Path], device: str | None, examples: bool = False) -> list[Served]:
     """The runs of these folders, named after them."""
     warnings.filterwarnings("ignore", message=".* lines were cut to .* tokens")  # the answer says so
     names: list[str] = []
@@ -100,7 +101,7 @@ def load_served(folders: Sequence[Path], device: str | None) -> list[Served]:
         while name in names:
             name, number = f"{base}-{number}", number + 1
         names.append(name)
-    found = [Served(name, load(folder, device)) for name, folder in zip(names, folders, strict=True)]
+    found = [Served(name, load(folder, device), examples) for name, folder in zip(names, folders, strict=True)]
     for one in found:
         one.prepare()
     return found

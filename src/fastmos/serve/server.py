@@ -58,10 +58,10 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def serve(runs: Sequence[Path], host: str, port: int, device: str | None, limits: Limits) -> None:
+def serve(runs: Sequence[Path], host: str, port: int, device: str | None, limits: Limits, examples: bool) -> None:
     """Serve runs until a signal ends it."""
     listening = listen(host, port)  # first, so that a port in use is said before the runs are loaded
-    served = load_served(runs, device)
+    served = load_served(runs, device, examples)
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
     metrics = Metrics()
     app = create_app(served, limits, metrics)
