@@ -15,6 +15,7 @@ from fastmos.files import read_lines
 from fastmos.heads import Head
 from fastmos.inference.inside import Explanation, explain
 from fastmos.inference.run import Output, Run, load
+from fastmos.serve.limits import MAX_BEAM
 
 ROWS = 320  # hypotheses searched at once: 64 sentences with a beam of 5
 SCORED = 64  # lines at once
@@ -82,6 +83,14 @@ class Served:
         """What the run's backbone sees of a PIL image."""
         return self.run.backbone.square(image)
 
+    def check(self, folder: Path) -> None:
+        """Refuse a run whose own beam is wider than what clients may ask for."""
+        size = self.run.config.search.beam_size
+        if size > MAX_BEAM:
+            raise InputError(
+                f"{folder}: search.beam_size is {size}, more than {MAX_BEAM}; make it smaller in the run's config.yaml"
+            )
+
     def prepare(self) -> None:
         """Whatever is made once, so that no request waits for it."""
         _ = self.run.searched
@@ -102,6 +111,8 @@ def load_served(folders: Sequence[Path], device: str | None, examples: bool = Fa
             name, number = f"{base}-{number}", number + 1
         names.append(name)
     found = [Served(name, load(folder, device), examples) for name, folder in zip(names, folders, strict=True)]
+    for one, folder in zip(found, folders, strict=True):
+        one.check(folder)
     for one in found:
         one.prepare()
     return found
