@@ -4,7 +4,7 @@ from argparse import Namespace
 
 from fastmos.cli.arguments import Arguments, add_count, add_flag, add_number, add_paths
 from fastmos.errors import InputError, needs_extra
-from fastmos.serve.limits import Limits
+from fastmos.serve.limits import MAX_IMAGE_MB, MAX_SECONDS, Limits
 
 
 def add_arguments(parser: Arguments) -> None:
@@ -34,9 +34,12 @@ def run(args: Namespace) -> None:
         import uvicorn  # noqa: F401
     from fastmos.serve.server import serve
 
-    for name in ("max_image_mb", "timeout"):
-        if getattr(args, name) <= 0:
-            raise InputError(f"--{name.replace('_', '-')} is {getattr(args, name):g}; give a positive number")
+    for option, value, most in (
+        ("--max-image-mb", args.max_image_mb, MAX_IMAGE_MB),
+        ("--timeout", args.timeout, MAX_SECONDS),
+    ):
+        if not 0 < value <= most:
+            raise InputError(f"{option} is {value:g}; give a positive number up to {most}")
     limits = Limits(
         lines=args.max_lines,
         characters=args.max_characters,
