@@ -221,6 +221,8 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("/generate", {"prompt": "a\tb\rc"}, 422, "^prompt: has a line break"),
     ("/caption", {"image": "x"}, 422, r"^send a form \(multipart/form-data\) with the file as image$"),
     ("/nowhere", {}, 404, "^there is nothing at this path; GET /docs lists what there is$"),
+    ("/translate/", {"lines": ["3"]}, 404, "^there is nothing at this path"),
+    ("/models/", {}, 404, "^there is nothing at this path"),
     ("/models", {}, 405, "^this path takes another method; GET /docs lists what there is$"),
 ]
 
@@ -529,11 +531,21 @@ def test_operations_are_described(server: Running) -> None:
     form = described["paths"]["/caption"]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
     assert form["required"] == ["image"] and "nbest" in form["properties"]
     assert "HTTPValidationError" not in json.dumps(described)
+    for path in ("/translate", "/caption", "/score", "/generate"):
+        answers = described["paths"][path]["post"]["responses"]
+        assert set(answers) == {"200", "400", "403", "404", "408", "413", "422", "429", "500", "503"}
     for message, place in (("ChoiceMessage", ("log_prob",)), ("ScoreResponse", ("log_probs", "items"))):
         field = described["components"]["schemas"][message]["properties"]
         for name in place:
             field = field[name]
         assert {"type": "null"} in field["anyOf"]  # of what is impossible
+
+
+def test_no_answer_leads_to_a_host_that_the_client_names(server: Running) -> None:
+    for path in ("/translate/", "/models/", "/docs/", "//evil.example/models"):
+        answer = server.send("GET", path, None, {"host": "evil.example"})
+        assert (answer.status, list(answer.message)) == (404, ["error"])
+        assert "evil.example" not in json.dumps([answer.message, dict(answer.headers)])
 
 
 def test_metrics_are_in_the_format_of_prometheus(server: Running) -> None:
