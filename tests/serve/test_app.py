@@ -485,6 +485,12 @@ def test_garbage_is_no_request(garbage: bytes, server: Running, monkeypatch: pyt
     assert server.get("/health").status == 200
 
 
+def test_what_cannot_be_read_as_http_is_answered_in_plain_text(server: Running) -> None:
+    head, _, sentence = server.raw(b"\x16\x03\x01 hello\r\n\r\n").partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ") and b"content-type: text/plain" in head.lower()
+    assert b"Invalid HTTP request" in sentence
+
+
 def test_a_body_far_too_large_is_refused_by_its_length(server: Running) -> None:
     answer = server.raw(b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 413 ")
