@@ -36,7 +36,7 @@ def test_it_leaves_two_runs_that_translate_and_does_nothing_twice(
     said = capsys.readouterr()
     assert f"fastmos train {folder / 'softmax.yaml'} --folder {folder / 'softmax'}" in said.err
     assert f"fastmos translate {folder / 'mixture'}" in said.out
-    assert f"fastmos serve {folder / 'softmax'} {folder / 'mixture'}" in said.out
+    assert f"fastmos serve {folder / 'softmax'} {folder / 'mixture'} --examples\n" in said.out
     record = json.loads((folder / "results.json").read_text())
     assert table(record) in said.out
     assert str(folder / "report.html") in said.out

@@ -31,7 +31,7 @@ def folders(trained: Path, captioner: Path, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(scope="session")
 def served(folders: list[Path]) -> list[Served]:
-    return load_served(folders, "cpu")
+    return load_served(folders, "cpu", examples=True)
 
 
 @pytest.fixture(scope="session")

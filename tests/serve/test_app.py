@@ -5,6 +5,7 @@ import io
 import json
 import random
 import re
+import shutil
 import socket
 import tempfile
 import threading
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
@@ -145,6 +147,26 @@ def test_runs_of_the_same_name_are_told_apart(folders: list[Path], tmp_path: Pat
     assert all("searched" in vars(one.run) for one in found)  # packed already, so that no request waits for it
 
 
+def test_no_line_of_a_file_is_shown_unless_examples_are_asked_for(
+    folders: list[Path], server: Running, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret.txt"
+    secret.write_text("a line of another file\n")
+    for folder, side in ((folders[0], "source"), (folders[2], "target")):
+        shutil.copytree(folder, tmp_path / folder.name)
+        file = tmp_path / folder.name / "config.yaml"
+        config = yaml.safe_load(file.read_text())
+        config["data"]["test"][side] = str(secret)
+        file.write_text(yaml.safe_dump(config))
+    strange = [tmp_path / folders[0].name, tmp_path / folders[2].name]
+    with Running(load_served(strange, "cpu"), Limits()) as closed:
+        answer = closed.get("/models")
+    assert answer.status == 200 and [model["examples"] for model in answer.message["models"]] == [[], []]
+    named = load_served(strange, "cpu", examples=True)
+    assert [one.about["examples"] for one in named] == [["a line of another file"]] * 2
+    assert [bool(model["examples"]) for model in server.get("/models").message["models"]] == [True, True, True, False]
+
+
 # ---- requests that are refused
 
 JSON = {"content-type": "application/json"}
@@ -199,6 +221,8 @@ REFUSED: list[tuple[str, Any, int, str]] = [
     ("/generate", {"prompt": "a\tb\rc"}, 422, "^prompt: has a line break"),
     ("/caption", {"image": "x"}, 422, r"^send a form \(multipart/form-data\) with the file as image$"),
     ("/nowhere", {}, 404, "^there is nothing at this path; GET /docs lists what there is$"),
+    ("/translate/", {"lines": ["3"]}, 404, "^there is nothing at this path"),
+    ("/models/", {}, 404, "^there is nothing at this path"),
     ("/models", {}, 405, "^this path takes another method; GET /docs lists what there is$"),
 ]
 
@@ -461,6 +485,12 @@ def test_garbage_is_no_request(garbage: bytes, server: Running, monkeypatch: pyt
     assert server.get("/health").status == 200
 
 
+def test_what_cannot_be_read_as_http_is_answered_in_plain_text(server: Running) -> None:
+    head, _, sentence = server.raw(b"\x16\x03\x01 hello\r\n\r\n").partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ") and b"content-type: text/plain" in head.lower()
+    assert b"Invalid HTTP request" in sentence
+
+
 def test_a_body_far_too_large_is_refused_by_its_length(server: Running) -> None:
     answer = server.raw(b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Length: 999999999999\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 413 ")
@@ -507,11 +537,21 @@ def test_operations_are_described(server: Running) -> None:
     form = described["paths"]["/caption"]["post"]["requestBody"]["content"]["multipart/form-data"]["schema"]
     assert form["required"] == ["image"] and "nbest" in form["properties"]
     assert "HTTPValidationError" not in json.dumps(described)
+    for path in ("/translate", "/caption", "/score", "/generate"):
+        answers = described["paths"][path]["post"]["responses"]
+        assert set(answers) == {"200", "400", "403", "404", "408", "413", "422", "429", "500", "503"}
     for message, place in (("ChoiceMessage", ("log_prob",)), ("ScoreResponse", ("log_probs", "items"))):
         field = described["components"]["schemas"][message]["properties"]
         for name in place:
             field = field[name]
         assert {"type": "null"} in field["anyOf"]  # of what is impossible
+
+
+def test_no_answer_leads_to_a_host_that_the_client_names(server: Running) -> None:
+    for path in ("/translate/", "/models/", "/docs/", "//evil.example/models"):
+        answer = server.send("GET", path, None, {"host": "evil.example"})
+        assert (answer.status, list(answer.message)) == (404, ["error"])
+        assert "evil.example" not in json.dumps([answer.message, dict(answer.headers)])
 
 
 def test_metrics_are_in_the_format_of_prometheus(server: Running) -> None:

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from fastmos.serve.limits import Limits
-from fastmos.serve.models import Served
+from fastmos.serve.models import Served, load_served
 from tests.serve.browser import Browser, find_browser
 from tests.serve.running import Running
 from tests.serve.test_app import run_of
@@ -158,6 +158,20 @@ def test_runs_can_be_chosen_and_an_example_picked(page: Browser, served: list[Se
     compare = "document.querySelector('#translation .compare select')"
     page.run(f"(() => {{ {compare}.value = ''; {compare}.dispatchEvent(new Event('change')); }})()")
     assert page.run("document.querySelectorAll('#translation .card').length") == 1
+
+
+def test_without_examples_the_page_offers_none(opened: Browser, folders: list[Path]) -> None:
+    opened.events.clear()
+    with Running(load_served([folders[0], folders[2]], "cpu"), Limits()) as closed:
+        opened.open(closed.address)
+        opened.wait("document.querySelectorAll('#tabs button').length === 2")
+        assert opened.run("[...document.querySelectorAll('.examples, .another')].every(one => one.hidden)")
+        assert opened.run("document.querySelector('#line').value") == ""
+        opened.type("#line", "3 1")
+        opened.wait(f"{TOKENS.format(LEFT)}.length > 0")
+        assert opened.run("document.querySelector('#beginning').value") == ""
+        opened.wait(f"{TOKENS.format('#language-modeling .card')}.length === 1")  # what may come first
+        assert opened.problems() == []
 
 
 def test_text_is_shown_as_text(page: Browser) -> None:

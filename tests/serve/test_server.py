@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,8 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import yaml
 
-from fastmos.serve.models import Served
+from fastmos.serve.models import Served, load_served
 from tests.cli.calling import Command
 from tests.cli.conftest import run_command as run_command  # a fixture
 from tests.serve.running import Client
@@ -143,12 +145,34 @@ def test_what_cannot_be_served_is_said_in_a_sentence(folders: list[Path], run_co
             "cannot listen at no.such.host.invalid, port 0",
         ),
         ([tmp_path / "none", "--port", "0"], "no such folder; give the folder that fastmos train made"),
-        ([folders[0], "--timeout", "0", "--port", "0"], "--timeout is 0; give a positive number"),
+        ([folders[0], "--timeout", "0", "--port", "0"], "--timeout is 0; give a positive number up to 86400"),
+        ([folders[0], "--timeout", "1e308", "--port", "0"], "--timeout is 1e+308; give a positive number up to 86400"),
+        ([folders[0], "--max-image-mb", "0", "--port", "0"], "--max-image-mb is 0; give a positive number up to 200"),
+        ([folders[0], "--max-image-mb", "1e308", "--port", "0"], "--max-image-mb is 1e+308; give a positive number"),
+        ([folders[0], "--max-image-mb", "200.1", "--port", "0"], "--max-image-mb is 200.1; give a positive number"),
+        ([folders[0], "--host", "a..b", "--port", "0"], "'a..b' is no name or address of a host; give another --host"),
+        ([folders[0], "--host", "a" * 300, "--port", "0"], "a' is no name or address of a host; give another --host"),
+        ([folders[0], "--host", "\udcff", "--port", "0"], "'\\udcff' is no name or address of a host"),
         ([folders[0], "--device", "cuda:99", "--port", "0"], "device 'cuda:99' cannot be used here"),
         ([], "the following arguments are required: RUN"),
     ]:
         done = run_command("serve", *words)
         assert done.code == 2 and said in done.err and done.err.count("\n") == 1, done.err
+
+
+def test_a_run_with_too_wide_a_beam_is_not_served(folders: list[Path], run_command: Command, tmp_path: Path) -> None:
+    wide = shutil.copytree(folders[1], tmp_path / "wide")
+    config = yaml.safe_load((wide / "config.yaml").read_text())
+    config["search"]["beam_size"] = 32
+    (wide / "config.yaml").write_text(yaml.safe_dump(config))
+    assert [one.name for one in load_served([wide], "cpu")] == ["wide"]
+    config["search"]["beam_size"] = 1_000_000_000
+    (wide / "config.yaml").write_text(yaml.safe_dump(config))
+    done = run_command("serve", folders[0], wide, "--port", "0")
+    assert (done.code, done.out) == (2, "")
+    assert done.err == (
+        f"fastmos: {wide}: search.beam_size is 1000000000, more than 32; make it smaller in the run's config.yaml\n"
+    )
 
 
 @pytest.mark.parametrize("package", ["fastapi", "uvicorn", "python_multipart"])

@@ -2,9 +2,9 @@
 
 from argparse import Namespace
 
-from fastmos.cli.arguments import Arguments, add_count, add_number, add_paths
+from fastmos.cli.arguments import Arguments, add_count, add_flag, add_number, add_paths
 from fastmos.errors import InputError, needs_extra
-from fastmos.serve.limits import Limits
+from fastmos.serve.limits import MAX_IMAGE_MB, MAX_SECONDS, Limits
 
 
 def add_arguments(parser: Arguments) -> None:
@@ -18,6 +18,7 @@ def add_arguments(parser: Arguments) -> None:
         help="where to listen (default: 127.0.0.1, for this machine alone)",
     )
     add_count(parser, "--port", "0 for any that is free", 8000, least=0)
+    add_flag(parser, "--examples", "offer lines of the test text that each run's config names, to whoever asks")
     add_count(parser, "--max-lines", "most lines of a request", usual.lines)
     add_count(parser, "--max-characters", "most characters of a line", usual.characters)
     add_number(parser, "--max-image-mb", "largest image file, in MB", usual.image_megabytes)
@@ -33,9 +34,12 @@ def run(args: Namespace) -> None:
         import uvicorn  # noqa: F401
     from fastmos.serve.server import serve
 
-    for name in ("max_image_mb", "timeout"):
-        if getattr(args, name) <= 0:
-            raise InputError(f"--{name.replace('_', '-')} is {getattr(args, name):g}; give a positive number")
+    for option, value, most in (
+        ("--max-image-mb", args.max_image_mb, MAX_IMAGE_MB),
+        ("--timeout", args.timeout, MAX_SECONDS),
+    ):
+        if not 0 < value <= most:
+            raise InputError(f"{option} is {value:g}; give a positive number up to {most}")
     limits = Limits(
         lines=args.max_lines,
         characters=args.max_characters,
@@ -43,4 +47,4 @@ def run(args: Namespace) -> None:
         queue=args.max_queue,
         seconds=args.timeout,
     )
-    serve(args.runs, args.host, args.port, args.device, limits)
+    serve(args.runs, args.host, args.port, args.device, limits, args.examples)

@@ -208,7 +208,7 @@ Now type German sentences of that world:
 
 Or see in a browser which softmax says each word, with both models side by side:
 
-    fastmos serve {folder / "softmax"} {folder / "mixture"}""")
+    fastmos serve {folder / "softmax"} {folder / "mixture"} --examples""")
 
 
 def table(record: Mapping[str, Any]) -> str:

@@ -48,7 +48,9 @@ PAGES = {  # path -> file and type
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
 IMAGES = 32  # files in memory that wait to be decoded
-PROBLEMS: dict[int | str, dict[str, Any]] = {status: {"model": Problem} for status in (400, 404, 413, 422, 429, 503)}
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem} for status in (400, 403, 404, 408, 413, 422, 429, 500, 503)
+}
 
 
 class Gone(Exception):
@@ -147,7 +149,13 @@ def create_app(served: Sequence[Served], limits: Limits, metrics: Metrics) -> Fa
 
     about = "Trained fastmos runs: translation, captions, scores, text. Errors are one sentence, in the field error."
     app = FastAPI(
-        title="fastmos", version=__version__, description=about, docs_url=None, redoc_url=None, lifespan=lifespan
+        title="fastmos",
+        version=__version__,
+        description=about,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # they would lead to whatever host the client names
+        lifespan=lifespan,
     )
     _add_handlers(app, served)
 

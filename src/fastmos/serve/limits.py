@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 MAX_BEAM = 32  # hypotheses of a sentence that a client may ask for
 MAX_SAMPLES = 16  # lines sampled at once
+MAX_IMAGE_MB = 200  # of an image's file; all bodies that arrive together share guard.HELD
+MAX_SECONDS = 86_400  # from a request to its answer
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,9 @@ def one_line(text: str) -> str:
 
 Line = Annotated[str, AfterValidator(one_line)]
 Lines = Annotated[list[Line], Field(min_length=1, description="text, a line each")]
-Model = Annotated[str | None, Field(description="name of a run; may be left out where only one does this task")]
+Model = Annotated[
+    str | None, Field(description="name of a run; may be left out where only one of those served can answer")
+]
 BeamSize = Annotated[
     int | None, Field(ge=1, le=MAX_BEAM, description="hypotheses kept; by default as in the run's config")
 ]

@@ -15,6 +15,7 @@ from fastmos.files import read_lines
 from fastmos.heads import Head
 from fastmos.inference.inside import Explanation, explain
 from fastmos.inference.run import Output, Run, load
+from fastmos.serve.limits import MAX_BEAM
 
 ROWS = 320  # hypotheses searched at once: 64 sentences with a beam of 5
 SCORED = 64  # lines at once
@@ -37,6 +38,7 @@ class Served:
 
     name: str
     run: Run
+    examples: bool = False  # may lines of the file that its config names as test text be shown?
 
     @property
     def task(self) -> str:
@@ -59,7 +61,7 @@ class Served:
             "max_length": config.data.max_length,
             "tokenized": self.run.task.tokenizers[0].pretokenizer.language is None,
             "lowercase": self.run.task.tokenizers[0].pretokenizer.lowercase,
-            "examples": self._examples(),
+            "examples": self._examples() if self.examples else [],
         }
 
     def _examples(self) -> list[str]:
@@ -81,6 +83,14 @@ class Served:
         """What the run's backbone sees of a PIL image."""
         return self.run.backbone.square(image)
 
+    def check(self, folder: Path) -> None:
+        """Refuse a run whose own beam is wider than what clients may ask for."""
+        size = self.run.config.search.beam_size
+        if size > MAX_BEAM:
+            raise InputError(
+                f"{folder}: search.beam_size is {size}, more than {MAX_BEAM}; make it smaller in the run's config.yaml"
+            )
+
     def prepare(self) -> None:
         """Whatever is made once, so that no request waits for it."""
         _ = self.run.searched
@@ -90,7 +100,7 @@ class Served:
             self.run.score([""] if self.task == "translation" else None, [""])
 
 
-def load_served(folders: Sequence[Path], device: str | None) -> list[Served]:
+def load_served(folders: Sequence[Path], device: str | None, examples: bool = False) -> list[Served]:
     """The runs of these folders, named after them."""
     warnings.filterwarnings("ignore", message=".* lines were cut to .* tokens")  # the answer says so
     names: list[str] = []
@@ -100,7 +110,9 @@ def load_served(folders: Sequence[Path], device: str | None) -> list[Served]:
         while name in names:
             name, number = f"{base}-{number}", number + 1
         names.append(name)
-    found = [Served(name, load(folder, device)) for name, folder in zip(names, folders, strict=True)]
+    found = [Served(name, load(folder, device), examples) for name, folder in zip(names, folders, strict=True)]
+    for one, folder in zip(found, folders, strict=True):
+        one.check(folder)
     for one in found:
         one.prepare()
     return found

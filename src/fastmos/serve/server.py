@@ -58,10 +58,10 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
 
-def serve(runs: Sequence[Path], host: str, port: int, device: str | None, limits: Limits) -> None:
+def serve(runs: Sequence[Path], host: str, port: int, device: str | None, limits: Limits, examples: bool) -> None:
     """Serve runs until a signal ends it."""
     listening = listen(host, port)  # first, so that a port in use is said before the runs are loaded
-    served = load_served(runs, device)
+    served = load_served(runs, device, examples)
     logging.getLogger("python_multipart").setLevel(logging.ERROR)
     metrics = Metrics()
     app = create_app(served, limits, metrics)
@@ -96,6 +96,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family, *_, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family, backlog=1024)
+    except UnicodeError:  # of names that no host can have
+        raise InputError(f"'{host}' is no name or address of a host; give another --host") from None
     except OSError as error:
         said = os.strerror(error.errno) if error.errno and error.errno > 0 else error.strerror or str(error)
         raise InputError(

@@ -95,6 +95,7 @@ class Typed extends Panel {
       pick();
     });
     if (examples.length) pick();
+    else this.ask(); // what may come first
   }
 
   example(line) {
