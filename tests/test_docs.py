@@ -30,7 +30,7 @@ NOT_RUN = {  # how many blocks of a document are only looked at
     "docs/assignment.md": 1,  # a benchmark
     "docs/captioning.md": 2,  # photos, and real data
     "docs/data.md": 1,  # a download
-    "docs/huggingface.md": 1,  # two processes
+    "docs/huggingface.md": 2,  # two processes
     "docs/recipes.md": 2,  # photos, several GPUs
     "docs/reliability.md": 2,  # a scheduler; minutes
     "docs/reproducing.md": 3,  # minutes, and real data

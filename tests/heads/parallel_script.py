@@ -3,17 +3,28 @@
 Run by test_parallel.py; the processes meet in the file that FASTMOS_RENDEZVOUS names, FASTMOS_PROCESSES of them.
 """
 
+import copy
 import itertools
 import os
+import pickle
 from typing import Any
 
 import pytest
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+from torch import nn
 
-from fastmos.heads import MixtureOfSoftmaxes, kernel
-from fastmos.heads.parallel import OWN, VocabularyParallelMixture
+from fastmos.heads import (
+    Mixtape,
+    MixtureOfContexts,
+    MixtureOfSoftmaxes,
+    SharedTailMixture,
+    ShortlistMixture,
+    Softmax,
+    kernel,
+)
+from fastmos.heads.parallel import OWN, VocabularyParallelMixture, grad_norm
 
 V, D, E, K, N = 11, 6, 5, 3, 9
 MESSAGES: list[tuple[str, list[int]]] = []
@@ -42,6 +53,10 @@ def process(rank: int, size: int, rendezvous: str) -> None:
     kernel.BUFFER_BYTES["cpu"] = 400  # chunks of one or two tokens, of another size where a process has more rows
     check("tanh", None, True, {})
     check("tanh", None, True, {"label_smoothing": 0.2})
+    no_tokens()
+    other_heads()
+    pickled()
+    clipped()
     messages(size)
     if size > 1:
         try:
@@ -94,6 +109,56 @@ def check(contexts: Any, softcap: float | None, bias: bool, settings: dict[str, 
         same.component_log_probs(torch.randn(N, D))
     full = same.gather().weight
     assert len({tuple(row) for row in full.tolist()}) == V
+
+
+def no_tokens() -> None:
+    _, parallel = heads("tanh", None, True)
+    hidden = torch.zeros(2, 0, D, dtype=torch.float64)
+    assert parallel(hidden).shape == (2, 0, V)
+    assert parallel(hidden).dtype == torch.float64
+    assert parallel(hidden, torch.zeros(2, 0, dtype=torch.long), reduction="sum").loss.item() == 0
+
+
+def other_heads() -> None:
+    """What a head computes by other formulas is refused, not split as if it were a plain mixture."""
+    others = [Softmax(D, V), Mixtape(D, V), MixtureOfContexts(D, V, K), ShortlistMixture(D, V, K, 4)]
+    parallel = VocabularyParallelMixture(D, V, K)
+    for other in [*others, SharedTailMixture(D, V, K, 4), parallel]:
+        with pytest.raises(TypeError, match=f"head is a {type(other).__name__}; only a MixtureOfSoftmaxes"):
+            VocabularyParallelMixture.of(other)  # type: ignore[arg-type]
+    with pytest.raises(NotImplementedError, match="has no entropy; make it of the log-probabilities"):
+        parallel.entropy(torch.randn(N, D))
+    alone = MixtureOfSoftmaxes(D, V, K, dropout=0.5).eval()
+    assert not VocabularyParallelMixture.of(alone).training
+    assert not VocabularyParallelMixture.of(alone).gather().training
+
+
+def pickled() -> None:
+    _, parallel = heads("residual", 2.0, True)
+    again, hidden = pickle.loads(pickle.dumps(parallel)), torch.ones(N, D, dtype=torch.float64)
+    assert torch.equal(again(hidden), parallel(hidden))
+
+
+def clipped() -> None:
+    """Behind a body, clipping by the norm of the whole model leaves the gradients of one process."""
+    alone, parallel = heads("tanh", None, True)
+    torch.manual_seed(1)
+    hidden, targets = torch.randn(N, D, dtype=torch.float64), torch.randint(V, (N,))
+    body = nn.Linear(D, D).double()
+    models = [nn.ModuleList([copy.deepcopy(body), head]) for head in (parallel, alone)]
+    for layer, head in models:
+        head(layer(hidden), targets, reduction="sum").loss.backward()
+    norm = grad_norm(models[0])
+    expected = nn.utils.clip_grad_norm_(models[1].parameters(), 0.1)
+    assert expected > 0.1
+    torch.testing.assert_close(norm, expected)
+    nn.utils.clip_grads_with_norm_(models[0].parameters(), 0.1, norm)
+    for name, one in models[0].named_parameters():
+        right = models[1].get_parameter(name).grad
+        assert one.grad is not None and right is not None, name
+        own = right[parallel.own.start : parallel.own.stop] if name in ("1.weight", "1.bias") else right
+        torch.testing.assert_close(one.grad, own, msg=name)
+    torch.testing.assert_close(grad_norm(models[0]).item(), 0.1, atol=1e-6, rtol=0)
 
 
 def messages(size: int) -> None:

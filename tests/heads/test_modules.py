@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import math
 import os
 import subprocess
 import sys
@@ -442,7 +443,9 @@ def test_state_survives_saving_and_copying(case: str, tmp_path: Path) -> None:
         (lambda: Softmax(4, 0), "vocab_size is 0"),
         (lambda: Softmax(4, 7, embedding_size=0), "embedding_size is 0"),
         (lambda: Softmax(4, 7, dropout=1.5), "dropout"),
-        (lambda: Softmax(4, 7, softcap=0.0), "softcap is 0.0; it must be above 0, or None"),
+        (lambda: Softmax(4, 7, softcap=0.0), "softcap is 0.0; it must be above 0 and finite, or None"),
+        (lambda: MixtureOfSoftmaxes(4, 7, 2, softcap=math.inf), "softcap is inf; it must be above 0 and finite"),
+        (lambda: Mixtape(4, 7, softcap=math.nan), "softcap is nan; it must be above 0 and finite, or None"),
         (lambda: Softmax(4, 7)(torch.zeros(3, 4), torch.zeros(3).long(), z_loss=-1.0), "z_loss is -1.0"),
         (lambda: Mixtape(4, 7, gate_size=0), "gate_size is 0; it must be at least 1"),
         (lambda: Softmax(4, 7)(torch.zeros(3, 4), target_probs=torch.ones(3, 2)), "target_probs are given without"),

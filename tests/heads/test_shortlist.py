@@ -1,6 +1,7 @@
 """The shortlist mixture: its distribution, its loss with every argument, its cost, and how its tokens are chosen."""
 
 import itertools
+import math
 from typing import Any
 
 import pytest
@@ -169,6 +170,7 @@ def test_best_shortlist_by_trying_all(price: float | None) -> None:
         (3.5, r"the shortlist has shape \[\]; it must be a number of tokens, or a list of ids"),
         ([[3, 4]], r"the shortlist has shape \[1, 2\]"),
         ([3, 4, 3], "the shortlist names a token twice"),
+        (torch.arange(11) < 3, r"the shortlist is a mask; it must be ids, which mask\.nonzero\(\)\[:, 0\] are"),
     ],
     ids=str,
 )
@@ -177,10 +179,29 @@ def test_bad_shortlists_are_named(shortlist: Any, said: str) -> None:
         ShortlistMixture(6, 11, 2, shortlist)
 
 
-@pytest.mark.parametrize("counts", [[], [5], [0, 0, 0], [3, -1, 2]], ids=str)
-def test_counts_of_nothing_are_refused(counts: list[int]) -> None:
-    with pytest.raises(ValueError, match="counts hold"):
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [
+        ([], "counts hold 0 tokens seen 0 times; a shortlist needs seen tokens"),
+        ([5], "counts hold 1 tokens seen 5 times"),
+        ([0, 0, 0], "counts hold 3 tokens seen 0 times"),
+        ([3, -1, 2], "counts hold -1 for token 1; a count must be finite and at least 0"),
+        ([3, 2, math.inf], "counts hold inf for token 2"),
+        ([math.nan, 2, 1], "counts hold nan for token 0"),
+        ([[3, 2, 1]], r"counts have shape \[1, 3\]; they must be one number for each token, \[V\]"),
+        (7, r"counts have shape \[\]"),
+    ],
+    ids=str,
+)
+def test_bad_counts_are_named(counts: Any, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
         best_shortlist(counts, 3)
+
+
+@pytest.mark.parametrize("price", [math.nan, -1.0, 0.0])
+def test_bad_prices_are_named(price: float) -> None:
+    with pytest.raises(ValueError, match=f"price is {price}; it must be above 0, in softmaxes, or None"):
+        best_shortlist([3, 2, 1], 3, price)
 
 
 def test_a_shortlist_for_no_mixtures_is_refused() -> None:

@@ -1,5 +1,6 @@
 """Saved mixtures load as mixtures, by whatever loads models; new ones start as the softmax that they replace."""
 
+import copy
 import json
 import os
 import pickle
@@ -166,6 +167,30 @@ def test_every_head_by_name(family: str, head: str, tmp_path: Path) -> None:
     loss = again(**batch, labels=torch.full_like(batch["input_ids"], V + 2)).loss
     loss.backward()
     assert loss.isfinite()
+
+
+@pytest.mark.parametrize("head", ["shared-tail", "shortlist", "mixtape"])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"new_num_tokens": 6}, "6 tokens would leave out some of the shortlist"),
+        ({"new_num_tokens": 5, "pad_to_multiple_of": 3}, "6 tokens would leave out some of the shortlist"),
+        ({"new_num_tokens": 7}, "7 tokens would all be in the shortlist; keep at least one more"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("family", ["gpt2", "llama"])
+def test_a_refused_size_changes_nothing(family: str, arguments: dict[str, int], said: str, head: str) -> None:
+    model_class, config = build(family)
+    options = {name: value for name, value in OPTIONS[head].items() if name != "shortlist"}
+    model = with_mixture(model_class, head)(config, shortlist=7, **options).eval()
+    before, found = copy.deepcopy(model.state_dict()), model(**inputs(family)).logits
+    with pytest.raises(InputError, match=said):
+        model.resize_token_embeddings(**arguments)
+    assert before.keys() == model.state_dict().keys()
+    assert all(torch.equal(one, before[name]) for name, one in model.state_dict().items())
+    assert model.config.vocab_size == model.lm_head.vocab_size == len(model.get_input_embeddings().weight)
+    assert torch.equal(model(**inputs(family)).logits, found)
 
 
 @pytest.mark.parametrize(

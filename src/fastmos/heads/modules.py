@@ -1,5 +1,6 @@
 """The heads: modules that hold parameters and make contexts of hidden states; `loss.py` does the rest."""
 
+import math
 from dataclasses import dataclass
 from typing import Literal, Self, get_args
 
@@ -54,8 +55,8 @@ class Head(nn.Module):
             self.weight = nn.Parameter(torch.empty(self.vocab_size, self.embedding_size).uniform_(-0.1, 0.1))
         self.bias = nn.Parameter(torch.zeros(self.vocab_size)) if bias else None  # [V]
         self.dropout = nn.Dropout(dropout)
-        if softcap is not None and not softcap > 0:
-            raise ValueError(f"softcap is {softcap}; it must be above 0, or None")
+        if softcap is not None and not 0 < softcap < math.inf:
+            raise ValueError(f"softcap is {softcap}; it must be above 0 and finite, or None")
         self.softcap = softcap
 
     @property

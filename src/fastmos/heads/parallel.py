@@ -168,10 +168,7 @@ class VocabularyParallelMixture(MixtureOfSoftmaxes):
                 softcap=softcap,
             )
         self.vocab_size, self.group, self.rows, self.own = vocab_size, group, rows, own
-        largest = max(map(len, rows))
-        self.kernel: type[ParallelKernel] = type(
-            "OurKernel", (ParallelKernel,), {"group": group, "first": own.start, "largest": largest}
-        )
+        self.largest = max(map(len, rows))  # number of rows that a process has
         with torch.no_grad():  # with one seed everywhere, the rows would be the same everywhere
             self.weight.uniform_(-0.1, 0.1, generator=torch.Generator().manual_seed(torch.initial_seed() + own.start))
             for one in (*self.prior.parameters(), *self.latent.parameters()):
@@ -180,7 +177,9 @@ class VocabularyParallelMixture(MixtureOfSoftmaxes):
     @classmethod
     @torch.no_grad()
     def of(cls, head: MixtureOfSoftmaxes, group: ProcessGroup | None = None) -> Self:
-        """The head, of which this process keeps its rows."""
+        """The head, of which this process keeps copies of its rows: an embedding that was tied is so no more."""
+        if type(head) is not MixtureOfSoftmaxes:
+            raise TypeError(f"head is a {type(head).__name__}; only a MixtureOfSoftmaxes can be split over processes")
         made = cls(
             head.hidden_size,
             head.vocab_size,
@@ -195,7 +194,7 @@ class VocabularyParallelMixture(MixtureOfSoftmaxes):
         for name, one in made.named_parameters():
             values = head.get_parameter(name)
             one.copy_(values[made.own.start : made.own.stop] if name in OWN else values)
-        return made
+        return made.train(head.training)
 
     @torch.no_grad()
     def gather(self) -> MixtureOfSoftmaxes:
@@ -213,15 +212,17 @@ class VocabularyParallelMixture(MixtureOfSoftmaxes):
         for name, one in made.named_parameters():
             values = self.get_parameter(name)
             one.copy_(self._joined(values.view(len(values), -1).t()).t().view_as(one) if name in OWN else values)
-        return made
+        return made.train(self.training)
 
     @torch.compiler.disable  # type: ignore[untyped-decorator]
     @torch.no_grad()
     def log_probs(self, hidden: Tensor) -> Tensor:
         rows = hidden.reshape(-1, hidden.shape[-1])  # [N, D]
-        most = chunk_tokens(self.weight[:1].expand(self.kernel.largest, -1), self.mixtures, 2)
-        pieces = [self._joined(self._own_log_probs(rows[here])) for here in slices(len(rows), most)]
-        return torch.cat(pieces).view(*hidden.shape[:-1], self.vocab_size)
+        most = chunk_tokens(self.weight[:1].expand(self.largest, -1), self.mixtures, 2)
+        result = rows.new_empty(len(rows), self.vocab_size, dtype=exact_dtype(rows.dtype))
+        for here in slices(len(rows), most):
+            result[here] = self._joined(self._own_log_probs(rows[here]))
+        return result.view(*hidden.shape[:-1], self.vocab_size)
 
     def component_log_probs(self, hidden: Tensor) -> tuple[Tensor, Tensor]:
         raise NotImplementedError("a vocabulary-parallel head has no softmax in one place; gather() it first")
@@ -239,7 +240,7 @@ class VocabularyParallelMixture(MixtureOfSoftmaxes):
 
     def _joined(self, own: Tensor) -> Tensor:
         """Numbers of all tokens [n, V], where each process has those of its own [n, V / P]."""
-        padded = nn.functional.pad(own, (0, self.kernel.largest - own.shape[1])).contiguous()
+        padded = nn.functional.pad(own, (0, self.largest - own.shape[1])).contiguous()
         parts = [torch.empty_like(padded) for _ in self.rows]
         dist.all_gather(parts, padded, group=self.group)
         return torch.cat([part[:, : len(rows)] for part, rows in zip(parts, self.rows, strict=True)], 1)
@@ -257,4 +258,29 @@ class VocabularyParallelMixture(MixtureOfSoftmaxes):
 
     def _layer(self) -> Layer:
         inner = [*self.prior.parameters(), *self.latent.parameters()]
-        return Layer(self.parts, inner, [self.weight, self.bias], self.mixtures, self.kernel, self.softcap)
+        ours = {"group": self.group, "first": self.own.start, "largest": self.largest}
+        kernel: type[ParallelKernel] = type("OurKernel", (ParallelKernel,), ours)
+        return Layer(self.parts, inner, [self.weight, self.bias], self.mixtures, kernel, self.softcap)
+
+
+@torch.no_grad()
+def grad_norm(model: nn.Module) -> Tensor:
+    """The norm of all gradients of a model with parallel heads, the same on every process.
+
+    To clip by: `torch.nn.utils.clip_grads_with_norm_(model.parameters(), 1.0, grad_norm(model))`.
+    `clip_grad_norm_` knows only the rows of its own process, and the shared parameters would drift apart.
+    """
+    heads = [module for module in model.modules() if isinstance(module, VocabularyParallelMixture)]
+    split_ones = {id(one) for head in heads for one in (head.weight, head.bias)}
+    total = _squares([one for one in model.parameters() if id(one) not in split_ones], next(model.parameters()))
+    for head in heads:
+        ours = _squares([one for one in (head.weight, head.bias) if one is not None], head.weight)
+        dist.all_reduce(ours, SUM, group=head.group)
+        total += ours
+    return total.sqrt()
+
+
+def _squares(parameters: Sequence[Tensor], like: Tensor) -> Tensor:
+    """The sum of the squares of their gradients, where they have any."""
+    norms = [torch.linalg.vector_norm(one.grad) for one in parameters if one.grad is not None]
+    return torch.stack([like.new_zeros(()), *norms]).square().sum()

@@ -128,6 +128,8 @@ def _as_tensor(tokens: Tokens) -> Tensor:
 def _check_shortlist(ids: Tensor, vocab_size: int) -> None:
     if ids.ndim != 1:
         raise ValueError(f"the shortlist has shape {list(ids.shape)}; it must be a number of tokens, or a list of ids")
+    if ids.dtype == torch.bool:
+        raise ValueError("the shortlist is a mask; it must be ids, which mask.nonzero()[:, 0] are")
     if not 1 <= len(ids) < vocab_size:
         raise ValueError(f"the shortlist has {ids.numel()} tokens; it must have 1 to {vocab_size - 1} of {vocab_size}")
     if ids.is_floating_point() or ids.min() < 0 or ids.max() >= vocab_size:
@@ -143,13 +145,20 @@ def best_shortlist(counts: Tensor | Sequence[int], mixtures: int, price: float |
     that costs no more; without, or where none is so cheap, the cheapest.
     """
     counts = torch.as_tensor(counts, dtype=torch.float64, device="cpu")
+    if counts.ndim != 1:
+        raise ValueError(f"counts have shape {list(counts.shape)}; they must be one number for each token, [V]")
     vocab_size = len(counts)
-    if vocab_size < 2 or not counts.sum() > 0 or counts.min() < 0:
+    bad = ((counts < 0) | ~counts.isfinite()).nonzero()[:, 0]
+    if len(bad):
+        raise ValueError(f"counts hold {counts[bad[0]]:g} for token {bad[0]}; a count must be finite and at least 0")
+    if vocab_size < 2 or not counts.sum() > 0:
         raise ValueError(
             f"counts hold {vocab_size} tokens seen {counts.sum():.0f} times; a shortlist needs seen tokens"
         )
     if mixtures < 1:
         raise ValueError(f"mixtures is {mixtures}; it must be at least 1")
+    if price is not None and not price > 0:
+        raise ValueError(f"price is {price}; it must be above 0, in softmaxes, or None")
     ordered, tokens = counts.sort(descending=True, stable=True)
     sizes = torch.arange(1, vocab_size)  # F
     uncovered = 1 - ordered.cumsum(0)[:-1] / ordered.sum()

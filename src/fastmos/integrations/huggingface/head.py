@@ -78,6 +78,15 @@ def initialize(module: nn.Module, head: Head, kind: str, options: dict[str, Any]
             init.copy_(mine[name], theirs[name])
 
 
+def check_size(head: Head, tokens: int) -> None:
+    """Refuse a number of tokens that the head cannot be resized to, while it is as it was."""
+    shortlist = getattr(head, "shortlist", None)
+    if isinstance(shortlist, Shortlist) and int(shortlist.ids.max()) >= tokens:
+        raise InputError(f"{tokens} tokens would leave out some of the shortlist; keep those of its tokens")
+    if isinstance(shortlist, Shortlist) and len(shortlist) == tokens:
+        raise InputError(f"{tokens} tokens would all be in the shortlist; keep at least one more")
+
+
 def resize(head: Head, linear: nn.Linear) -> None:
     """The matrix and the bias of a layer with another number of tokens; all else stays."""
     head.weight, head.vocab_size, weight = linear.weight, len(linear.weight), linear.weight
@@ -85,8 +94,6 @@ def resize(head: Head, linear: nn.Linear) -> None:
         head.bias = linear.bias
     shortlist = getattr(head, "shortlist", None)
     if isinstance(shortlist, Shortlist):
-        if int(shortlist.ids.max()) >= len(weight):
-            raise InputError(f"{len(weight)} tokens would leave out some of the shortlist; keep those of its tokens")
         head.shortlist = Shortlist(shortlist.ids, len(weight)).to(weight.device)
 
 

@@ -14,7 +14,14 @@ from fastmos.errors import InputError, needs_extra
 from fastmos.heads import HEADS, Head
 from fastmos.integrations.huggingface import trl
 from fastmos.integrations.huggingface.config import MODULE, PREFIXES, config_class, with_entry
-from fastmos.integrations.huggingface.head import as_linear, head_options, initialize, replace_linear, resize
+from fastmos.integrations.huggingface.head import (
+    as_linear,
+    check_size,
+    head_options,
+    initialize,
+    replace_linear,
+    resize,
+)
 from fastmos.integrations.huggingface.model_card import write_model_card
 
 with needs_extra():
@@ -140,9 +147,14 @@ class _Mixture(PreTrainedModel):  # type: ignore[misc]  # transformers is untype
         if hasattr(self, "final_logits_bias"):
             self.lm_head.bias = self.final_logits_bias[0]
 
-    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> Any:
+    def resize_token_embeddings(
+        self, new_num_tokens: int | None = None, pad_to_multiple_of: int | None = None, mean_resizing: bool = True
+    ) -> Any:
         """Another number of tokens, the same prior and contexts."""
-        embeddings = super().resize_token_embeddings(*args, **kwargs)
+        size = self.lm_head.vocab_size if new_num_tokens is None else new_num_tokens
+        multiple = pad_to_multiple_of or 1
+        check_size(self.lm_head, -(-size // multiple) * multiple)  # before anything is changed
+        embeddings = super().resize_token_embeddings(new_num_tokens, pad_to_multiple_of, mean_resizing)
         resize(self.lm_head, as_linear(self.lm_head))
         self._share_bias()
         return embeddings
