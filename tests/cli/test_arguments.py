@@ -68,12 +68,13 @@ def test_bad_arguments_get_a_sentence(
 
 def test_names_that_are_not_utf8_are_refused_before_anything_is_written(tmp_path: Path) -> None:
     """As bytes, in a process; of options, of files and of what a command takes as plain text."""
-    for words in (
+    each: tuple[list[str | bytes], ...] = (
         ["train", "c.yaml", "--folder", b"runs/\xfftrain"],
         ["init", "translation", "--train", b"b\xff/train.de", b"b\xff/train.en", "-o", "q.yaml"],
         ["train", b"\xff.yaml", "--training.seed=2"],
         ["runs", b"\xff"],
-    ):
+    )
+    for words in each:
         command = [sys.executable, "-m", "fastmos", *words]
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (2, "")
