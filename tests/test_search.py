@@ -321,6 +321,14 @@ def test_truncated_sampling_stays_among_the_likeliest(top_k: int | None, top_p: 
     assert {h.tokens[0] if h.tokens else EOS for h in drawn} == set(order[:kept].tolist())
 
 
+def test_the_likeliest_token_stays_if_p_is_0_in_the_precision_of_the_model() -> None:
+    model = ToyModel(sharpness=1.0)
+    model.table, model.of_line = model.table.float(), model.of_line.float()
+    tiny = sample(model, WORDS, lines_of(4), top_p=1e-300, max_length=3)[0]
+    likeliest = sample(model, WORDS, lines_of(4), top_k=1, max_length=3)[0]
+    assert [h.tokens for h in tiny] == [h.tokens for h in likeliest]
+
+
 def test_sampling_repeats_with_its_seed() -> None:
     model, batch = ToyModel(sharpness=0.5), lines_of(3, 4, 5)
     first, again, other = (sample(model, TABLE, batch, samples=4, seed=seed, max_length=8) for seed in (1, 1, 2))

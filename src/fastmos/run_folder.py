@@ -60,8 +60,9 @@ class RunFolder:
         """The run's config, and the folder its data paths are relative to."""
         if not self.root.is_dir():
             raise InputError(f"{self.root}: no such folder; give the folder that fastmos train made")
-        if not self.about.is_file():
-            raise InputError(f"{self.root}: not a run folder (it has no {self.about.name})")
+        for path in (self.about, self.config):
+            if not path.is_file():
+                raise InputError(f"{self.root}: not a run folder (it has no {path.name})")
         about = read_json(self.about)
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             found = about.get("format") if isinstance(about, dict) else None

@@ -302,6 +302,8 @@ def _truncate(logits: Tensor, top_k: int | None, top_p: float | None, beyond: Te
         ordered, tokens = logits.sort(1, descending=True)
         probs = ordered.softmax(1)
         enough = top_p if beyond is None else top_p * (1 + beyond[:, None])
-        ordered = ordered.masked_fill(probs.cumsum(1) - probs >= enough, -torch.inf)  # the first always stays
+        outside = probs.cumsum(1) - probs >= enough
+        outside[:, 0] = False  # the first always stays, even if a tiny p is 0 in this precision
+        ordered = ordered.masked_fill(outside, -torch.inf)
         logits = torch.empty_like(logits).scatter_(1, tokens, ordered)
     return logits

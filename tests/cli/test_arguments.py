@@ -1,5 +1,8 @@
 """Arguments of commands: what is wrong with them is said in one sentence."""
 
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,6 +64,27 @@ def test_bad_arguments_get_a_sentence(
     assert str(caught.value).startswith(said)
     assert "\n" not in str(caught.value)
     assert capsys.readouterr() == ("", "")
+
+
+def test_names_that_are_not_utf8_are_refused_before_anything_is_written(tmp_path: Path) -> None:
+    """As bytes, in a process; of options, of files and of what a command takes as plain text."""
+    each: tuple[list[str | bytes], ...] = (
+        ["train", "c.yaml", "--folder", b"runs/\xfftrain"],
+        ["init", "translation", "--train", b"b\xff/train.de", b"b\xff/train.en", "-o", "q.yaml"],
+        ["train", b"\xff.yaml", "--training.seed=2"],
+        ["runs", b"\xff"],
+    )
+    for words in each:
+        command = [sys.executable, "-m", "fastmos", *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        said = r"fastmos: '.*\\xff.*': not UTF-8 text; if it is the name of a file, rename it\n"
+        assert re.fullmatch(said, done.stderr)
+        assert not list(tmp_path.iterdir())
+
+
+def test_other_scripts_are_names(parser: Parser) -> None:
+    assert parser.parse(["läufe/走"]).run == Path("läufe/走")
 
 
 def test_help_is_shown_and_ends_well(parser: Parser, capsys: pytest.CaptureFixture[str]) -> None:

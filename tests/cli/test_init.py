@@ -103,13 +103,21 @@ def test_a_text_of_many_characters_gets_as_many_tokens(tmp_path: Path) -> None:
         ("translation --train train.txt", "a split has 2 files (source and target), not 1"),
         ("language-modeling --train none", "none: no such file"),
         ("language-modeling -o train.txt", "train.txt: exists; give another --output"),
+        ("translation --train train.txt b.txt", "b.txt: has no 'train' in its name; give --valid and --test as well"),
+        ("language-modeling --train b.txt", "b.txt: has no 'train' in its name; give --valid and --test as well"),
+        (
+            "language-modeling --train ${HOME}.train.txt",
+            "${HOME}.train.txt: a config would take what is in ${} from the environment; rename it",
+        ),
         ("parsing", "no task 'parsing'; choose one of translation, captioning, language-modeling"),
     ],
 )
 def test_refusals(words: str, said: str, tmp_path: Path, run_command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("train.txt").write_text("a\n")
+    files = {"train.txt", "b.txt", "${HOME}.train.txt"}
+    for file in files:
+        Path(file).write_text("a\n")
     done = run_command("init", *words.split())
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"fastmos: {said}") and done.err.count("\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["train.txt"]
+    assert {path.name for path in tmp_path.iterdir()} == files

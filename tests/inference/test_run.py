@@ -61,7 +61,7 @@ def test_a_device_that_does_not_exist_is_refused(device: str, trained: Path) -> 
         ("run.json", b"[]", "run folder of format None, but this fastmos reads format 1"),
         ("run.json", b"{", "not valid JSON"),
         ("config.yaml", b"modle: {}", r"no key 'modle'; did you mean 'model'\?"),
-        ("config.yaml", None, r"config\.yaml: no such file"),
+        ("config.yaml", None, r"not a run folder \(it has no config\.yaml\)$"),
         ("target.json", b"{}", r"target\.json"),
         ("model.safetensors", b"", r"model\.safetensors: damaged"),
         ("model.safetensors", None, r"model\.safetensors: no such file"),

@@ -25,7 +25,14 @@ class Parser(ArgumentParser):
         raise InputError(f"{message.removeprefix('argument ')}; {self._see_help()}")
 
     def parse(self, words: Sequence[str]) -> Namespace:
-        """The arguments; what has no place gets a sentence with the nearest option."""
+        """The arguments; what has no place gets a sentence with the nearest option.
+
+        All must be UTF-8: a name of other bytes could be written neither into a run's files nor into the log.
+        """
+        for word in words:
+            shown = word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+            if shown != word:
+                raise InputError(f"'{shown}': not UTF-8 text; if it is the name of a file, rename it")
         settings: dict[str, str] = {}
         if self.settings is not None:
             words, settings = split_settings(words)

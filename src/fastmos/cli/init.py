@@ -40,9 +40,12 @@ def run(args: Namespace) -> None:
         splits[split] = _files(task, given) if given else _siblings(splits["train"], names)
     settings = {"task": args.task, **choose(task, splits)}
     for split in ("train", *NAMES):
-        for side, name in task.train_files.items():
-            file = splits[split][side] if splits else Path(name.replace("train", split))
-            settings[f"data.{split}.{side}"] = os.path.relpath(file, output.parent)
+        for side, usual in task.train_files.items():
+            file = splits[split][side] if splits else Path(usual.replace("train", split))
+            name = os.path.relpath(file, output.parent)
+            if "${" in name:
+                raise InputError(f"{name}: a config would take what is in ${{}} from the environment; rename it")
+            settings[f"data.{split}.{side}"] = name
     with written_whole(output) as stream:
         stream.write(commented(settings))
     for path in [path for split in splits.values() for path in split.values() if not path.exists()]:
@@ -76,8 +79,8 @@ def _siblings(files: dict[str, Path], names: Sequence[str]) -> dict[str, Path]:
     for side, file in files.items():
         candidates = [file.with_name(file.name.replace("train", name)) for name in names]
         found[side] = next((path for path in candidates if path.exists()), candidates[0])
-    if found == files and all(file.exists() for file in files.values()):
-        raise InputError(f"{next(iter(files.values()))}: has no 'train' in its name; give --valid and --test as well")
+        if found[side] == file and file.exists():
+            raise InputError(f"{file}: has no 'train' in its name; give --valid and --test as well")
     return found
 
 
