@@ -10,6 +10,9 @@ LARGEST = 10**9  # of a number that something is counted or measured by; more is
 Count = Annotated[int, Field(ge=1, le=LARGEST)]
 NonNegative = Annotated[int, Field(ge=0, le=LARGEST)]
 Layers = Annotated[int, Field(ge=1, le=1000)]
+Mixtures = Annotated[int, Field(ge=1, le=1000)]
+Size = Annotated[int, Field(ge=1, le=65_536)]  # of vectors: the matrices between two of them have its square
+OptionalSize = Annotated[int, Field(ge=0, le=65_536)]
 Seed = Annotated[int, Field(ge=0, lt=2**63)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Positive = Annotated[float, Field(gt=0)]

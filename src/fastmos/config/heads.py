@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from fastmos.config.base import Count, Fraction, NonNegative, Typed, one_of
+from fastmos.config.base import Fraction, Mixtures, NonNegative, OptionalSize, Typed, one_of
 
 
 class HeadConfig(Typed):
@@ -44,9 +44,9 @@ class MoS(HeadConfig):
     factory: ClassVar[str] = "fastmos.heads.MixtureOfSoftmaxes"
     type: Literal["mos"] = "mos"
     """which head"""
-    mixtures: Count = 9
+    mixtures: Mixtures = 9
     """how many softmaxes"""
-    embedding_size: NonNegative = 0
+    embedding_size: OptionalSize = 0
     """size of contexts and output embedding; 0: that of the hidden states"""
     contexts: Literal["tanh", "residual"] = "tanh"
     """tanh(W_k g), as in the paper, or residual: g + s_k tanh(W_k g), which starts as one softmax"""
@@ -60,7 +60,7 @@ class MoC(MoS):
     factory: ClassVar[str] = "fastmos.heads.MixtureOfContexts"
     type: Literal["moc"] = "moc"  # type: ignore[assignment]
     """which head"""
-    mixtures: Count = 9
+    mixtures: Mixtures = 9
     """how many contexts"""
 
 
@@ -96,7 +96,7 @@ class Mixtape(HeadConfig):
     """tanh(W_k g), as in the paper, or residual: g + s_k tanh(W_k g)"""
     near_softmax: bool = False
     """start tanh contexts near one softmax, rather than at random"""
-    embedding_size: NonNegative = 0
+    embedding_size: OptionalSize = 0
     """size of contexts and output embedding; 0: that of the hidden states"""
 
     @property

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from fastmos.config.base import Count, Fraction, Layers, NonNegative, Typed, one_of
+from fastmos.config.base import Count, Fraction, Layers, OptionalSize, Size, Typed, one_of
 
 
 class BodyConfig(Typed):
@@ -13,7 +13,7 @@ class BodyConfig(Typed):
     task: ClassVar[str]
     """what the body is for"""
     type: str
-    hidden_size: Count = 256
+    hidden_size: Size = 256
     """size of the hidden states g that the head reads"""
     num_layers: Layers = 1
     """layers of the body (of encoder and decoder each)"""
@@ -37,7 +37,7 @@ class RecurrentConfig(BodyConfig):
     """parameters, those of the head too, start from U(-init_range, init_range)"""
     dropout: Fraction = 0.3
     """on the hidden states and between layers"""
-    embedding_size: NonNegative = 0
+    embedding_size: OptionalSize = 0
     """size of the embeddings; 0: hidden_size"""
 
     @property
@@ -70,7 +70,7 @@ class Transformer(BodyConfig):
     task: ClassVar[str] = "translation"
     type: Literal["transformer"] = "transformer"
     """which body"""
-    ffn_size: Count = 1024
+    ffn_size: Size = 1024
     """size inside the feed-forward layers"""
     num_heads: Count = 4
     """attention heads"""
