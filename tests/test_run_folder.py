@@ -35,6 +35,21 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
         folder.read()
 
 
+def test_a_config_that_was_cut_between_lines_is_refused_wherever(tmp_path: Path) -> None:
+    folder = begun(tmp_path / "run", tiny())
+    lines = folder.config.read_text().splitlines(keepends=True)
+    for kept in range(len(lines)):
+        folder.config.write_text("".join(lines[:kept]))
+        with pytest.raises(InputError, match=r"config\.yaml: "):
+            folder.read()
+    cut = "".join(lines[: lines.index("search:\n")])
+    folder.config.write_text(cut)
+    with pytest.raises(InputError, match=r"is cut off \(it has no search\.max_length\); get the whole folder again$"):
+        folder.read()
+    folder.config.write_text(f"{cut}search: {{beam_size: 2, max_length: 7}}\n")  # as a user may edit it
+    assert folder.read()[0].search.max_length == 7
+
+
 def test_other_peoples_folders_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter").write_text("dear")
     with pytest.raises(InputError, match=r"not a run folder, and not empty; give another --folder$"):

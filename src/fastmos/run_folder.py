@@ -8,11 +8,13 @@ from pathlib import Path
 from torch import Tensor
 
 from fastmos.checkpoints import Checkpoints, read_tensors
-from fastmos.config import Config, options, read_config, write_config
+from fastmos.config import Config, options, parse_config, write_config
+from fastmos.config.reading import read_yaml
 from fastmos.errors import InputError
 from fastmos.files import clear_temporary, read_json, write_json, written_whole
 
 FORMAT = 1
+LAST_KEY = "max_length"  # of `search`, the last section: a config.yaml that was cut lacks it, and would get defaults
 # A run may be made longer; and its files may move, since their content is compared (see `state.py`).
 MAY_CHANGE = {"training.max_epochs", "training.early_stopping_patience", "training.log_to", "data.cache"}
 PATHS = {f"data.{split}.{side}" for split in ("train", "valid", "test") for side in ("source", "target")}
@@ -60,14 +62,19 @@ class RunFolder:
         """The run's config, and the folder its data paths are relative to."""
         if not self.root.is_dir():
             raise InputError(f"{self.root}: no such folder; give the folder that fastmos train made")
-        for path in (self.about, self.config):
-            if not path.is_file():
-                raise InputError(f"{self.root}: not a run folder (it has no {path.name})")
+        if not self.about.is_file():
+            raise InputError(f"{self.root}: not a run folder (it has no {self.about.name})")
         about = read_json(self.about)
         if not isinstance(about, dict) or about.get("format") != FORMAT:
             found = about.get("format") if isinstance(about, dict) else None
             raise InputError(f"{self.root}: run folder of format {found}, but this fastmos reads format {FORMAT}")
-        return read_config(self.config), Path(str(about.get("base", "")))
+        if not self.config.is_file():
+            raise InputError(f"{self.root}: not a run folder (it has no {self.config.name})")
+        values = read_yaml(self.config)
+        config = parse_config(values, str(self.config))
+        if LAST_KEY not in values.get("search", {}):
+            raise InputError(f"{self.config}: is cut off (it has no search.{LAST_KEY}); get the whole folder again")
+        return config, Path(str(about.get("base", "")))
 
     def digests(self) -> dict[str, str]:
         """SHA-256 of what gives the weights their meaning; features say themselves what made them."""
