@@ -14,7 +14,7 @@ tags:
 {plain} of transformers with the head "{head}" of fastmos as its output layer. Its `logits` are log-probabilities.
 
 ```python
-import fastmos.integrations.huggingface  # pip install 'fastmos[hf]'; without it transformers does not know "fastmos"
+import fastmos.integrations.huggingface  # fastmos with its extra hf; without it transformers does not know "fastmos"
 from transformers import {auto}
 
 model = {auto}.from_pretrained("...")  # this repository or folder
