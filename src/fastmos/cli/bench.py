@@ -103,7 +103,7 @@ def tables_arguments(parser: Arguments) -> None:
 
 
 def tables(args: Namespace) -> None:
-    """Learnt tables beside those by frequency and at random, each evaluated by a new language model of one budget."""
+    """Learned tables beside those by frequency and at random, each evaluated by a new language model of one budget."""
     from fastmos.bench.tables import TABLES, Sizes, run
 
     if bool(args.train) != bool(args.valid):
