@@ -152,7 +152,7 @@ def test_what_cannot_be_served_is_said_in_a_sentence(folders: list[Path], run_co
         ([folders[0], "--max-image-mb", "200.1", "--port", "0"], "--max-image-mb is 200.1; give a positive number"),
         ([folders[0], "--host", "a..b", "--port", "0"], "'a..b' is no name or address of a host; give another --host"),
         ([folders[0], "--host", "a" * 300, "--port", "0"], "a' is no name or address of a host; give another --host"),
-        ([folders[0], "--host", "\udcff", "--port", "0"], "'\\udcff' is no name or address of a host"),
+        ([folders[0], "--host", "\udcff", "--port", "0"], "'\\xff': not UTF-8 text"),
         ([folders[0], "--device", "cuda:99", "--port", "0"], "device 'cuda:99' cannot be used here"),
         ([], "the following arguments are required: RUN"),
     ]:

@@ -20,6 +20,7 @@ class Parser(ArgumentParser):
     def __init__(self, command: str, description: str = "") -> None:
         super().__init__(f"fastmos {command}", description=description, allow_abbrev=False, conflict_handler="resolve")
         self.settings: Callable[[], Iterable[str]] | None = None  # names of the config's keys, if they are options too
+        self.any_bytes = False  # may names be other than UTF-8?
 
     def error(self, message: str) -> NoReturn:
         raise InputError(f"{message.removeprefix('argument ')}; {self._see_help()}")
@@ -27,9 +28,9 @@ class Parser(ArgumentParser):
     def parse(self, words: Sequence[str]) -> Namespace:
         """The arguments; what has no place gets a sentence with the nearest option.
 
-        All must be UTF-8: a name of other bytes could be written neither into a run's files nor into the log.
+        All must be UTF-8, usually: a name of other bytes could be written neither into a run's files nor into the log.
         """
-        for word in words:
+        for word in () if self.any_bytes else words:
             shown = word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
             if shown != word:
                 raise InputError(f"'{shown}': not UTF-8 text; if it is the name of a file, rename it")

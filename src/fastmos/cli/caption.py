@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from fastmos.cli.arguments import (
     Arguments,
+    Parser,
     add_beam_size,
     add_count,
     add_int8,
@@ -30,13 +31,14 @@ if TYPE_CHECKING:
 IMAGES_AT_ONCE = 16  # in memory, however large
 
 
-def add_arguments(parser: Arguments) -> None:
+def add_arguments(parser: Parser) -> None:
     add_run(parser)
     add_paths(parser, "images", "images, or folders of them", "IMAGE")
     add_beam_size(parser)
     add_int8(parser)
     add_count(parser, "--nbest", "print the N best captions of each image", 1)
     add_path(parser, "--html", "write a contact sheet of images and captions too")
+    parser.any_bytes = True  # cameras and archives name photos as they like, and nothing is written under these names
 
 
 def run(args: Namespace) -> None:
