@@ -294,23 +294,27 @@ def print_tokens(record: dict[str, Any]) -> None:
 
 
 def draw(record: dict[str, Any], path: Path) -> None:
-    """Time by the floor's, one group of bars a shape."""
+    """Time by the floor's, and memory, one group of bars a shape."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    ratios = [{one["name"]: one["ratio"] for one in shape["rows"]} for shape in record["shapes"]]
-    names = [name for name in ABOUT if any(name in one for one in ratios)]
-    figure, axes = pyplot.subplots(figsize=(11, 5), layout="constrained")
+    shapes = [{one["name"]: one for one in shape["rows"]} for shape in record["shapes"]]
+    names = [name for name in ABOUT if any(name in one for one in shapes)]
+    figure, both = pyplot.subplots(2, figsize=(11, 8), sharex=True, layout="constrained")
     width = 0.8 / len(names)
-    for index, name in enumerate(names):
-        places = [place + width * index for place in range(len(record["shapes"]))]
-        axes.bar(places, [one.get(name, 0) for one in ratios], width, label=name)
+    for axes, key, unit in zip(both, ("ratio", "memory"), (1, 1e6), strict=True):
+        for index, name in enumerate(names):
+            places = [place + width * index for place in range(len(shapes))]
+            axes.bar(places, [(one.get(name, {}).get(key) or 0) / unit for one in shapes], width, label=name)
+    time, memory = both
     labels = ["N={N} K={K}\nd={d} V={V:,}".format(**shape["shape"]) for shape in record["shapes"]]
-    axes.set_xticks([place + 0.4 - width / 2 for place in range(len(labels))], labels)
-    axes.axhline(1, color="black", linewidth=0.8)
-    axes.set_ylabel("time forward + backward, by three GEMMs a component")
-    axes.legend(fontsize="small")
+    memory.set_xticks([place + 0.4 - width / 2 for place in range(len(labels))], labels)
+    time.axhline(1, color="black", linewidth=0.8)
+    time.set_ylabel("time forward + backward,\nby three GEMMs a component")
+    memory.set_yscale("log")
+    memory.set_ylabel("memory beyond inputs and gradients, MB")
+    figure.legend(*time.get_legend_handles_labels(), loc="outside upper center", ncols=5, fontsize="small")
     figure.savefig(path, dpi=120)
     pyplot.close(figure)
