@@ -48,6 +48,7 @@ def test_evaluate_and_validation_agree(trained: Path, run_command: Command) -> N
     [
         ("run --beam-size 0", "--beam-size: must be at least 1, not 0"),
         ("lm --output x", "lm: a language model has no outputs; leave out --output"),
+        ("lm --int8", "lm: a language model has no outputs; leave out --int8"),
         ("run --source test.a", "evaluation needs references, the text to compare with"),
         ("run --reference test.b", "this run translates, so it needs source lines"),
         (

@@ -41,6 +41,9 @@ def run(args: Namespace) -> None:
     """BLEU and chrF with signatures (captions: BLEU, METEOR, ROUGE-L, CIDEr), NLL per word, perplexity, speed."""
     check_output(args.output, [args.source, args.reference])
     model = load_run(args, args.int8)
+    for name, given in (("--output", args.output), ("--int8", args.int8)):
+        if given and model.task.metrics == ("nll",):  # nothing is searched for
+            raise InputError(f"{args.run}: a language model has no outputs; leave out {name}")
     found = model.evaluate(
         args.split,
         sources=_lines(args.source),
@@ -48,8 +51,6 @@ def run(args: Namespace) -> None:
         beam_size=args.beam_size,
         language=args.language,
     )
-    if args.output is not None and found.outputs is None:
-        raise InputError(f"{args.run}: a language model has no outputs; leave out --output")
     if args.json:
         beam_size = args.beam_size or model.config.search.beam_size
         about = {
